@@ -120,7 +120,9 @@ def patient_circuit() -> Circuit:
 def short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Less for a whole call than for each of its commands, so that the limit of the call ends it."""
     monkeypatch.setattr("cronflow.backends.redis.clients.CALL_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("cronflow.backends.redis.clients.COMMAND_TIMEOUT_S", 60.0)
     monkeypatch.setattr("cronflow.backends.mongo.database.CALL_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("cronflow.backends.mongo.database.TIMEOUT_MS", 60_000)
 
 
 @dataclasses.dataclass
@@ -133,7 +135,7 @@ class Silent:
 
 
 @pytest.fixture
-async def silent(redis_url: str, mongo_url: str, namespace: str) -> AsyncIterator[Silent]:
+async def silent(redis_url: str, mongo_url: str, namespace: str, short_limits: None) -> AsyncIterator[Silent]:
     async with AsyncExitStack() as stack:
         redis_link = await stack.enter_async_context(Link(redis_url))
         mongo_link = await stack.enter_async_context(Link(mongo_url))
@@ -142,7 +144,7 @@ async def silent(redis_url: str, mongo_url: str, namespace: str) -> AsyncIterato
         yield Silent(adapters(redis, mongo), redis_link, mongo_link)
 
 
-async def test_each_method_of_each_port_ends_although_its_server_is_silent(silent: Silent, short_limits: None) -> None:
+async def test_each_method_of_each_port_ends_although_its_server_is_silent(silent: Silent) -> None:
     found = dict(calls(silent.backends))
     assert len(found) > 100
     silent.redis.cut()

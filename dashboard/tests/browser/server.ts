@@ -167,7 +167,7 @@ export class Stage {
     if (path === '/auth/session') return body.password === 'right' ? [200, tokens] : [401, { title: 'Unauthorized', status: 401, detail: 'wrong username or password' }];
     if (path === '/auth/session/refresh') return [200, tokens];
     if (path === '/auth/session/logout') return [204, null];
-    if (path === '/auth/ws-ticket') return [200, { ticket: 't', expires_in: 30 }];
+    if (path === '/auth/ws-ticket') return this.redisDown ? [503, { title: 'Service Unavailable', status: 503, detail: 'Redis is unavailable' }] : [200, { ticket: 't', expires_in: 30 }];
     if (path === '/auth/me') return [200, { name: 'ada', role: world.role, jobs: [] }];
     if (this.failWith !== null) return [this.failWith, { title: 'Service Unavailable', status: this.failWith, detail: 'Redis is unavailable' }];
     const limit = Number(query.get('limit') ?? 50);
