@@ -6,9 +6,9 @@ Some thousand runs stand for a million: a query that read them all would read te
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -224,6 +224,40 @@ async def test_the_planner_reads_due_jobs_without_a_priority_last(mongo_url: str
         await database["jobs"].update_many({"_id": {"$gte": "job-15"}}, {"$unset": {"priority": ""}})
         found = await jobs.due_in_turn(T0, T0, 18)
         assert sorted(record.name for record in found) == [f"job-{k:02}" for k in range(18)]
+
+
+@pytest.mark.parametrize("without", [(), ("job-3",)], ids=["of all jobs", "without a job"])
+async def test_the_reconciler_reads_waiting_runs_by_priority_and_no_others(
+    mongo_url: str, without: Sequence[str]
+) -> None:
+    async with MongoDatabase(mongo_url, fresh_namespace()) as database:
+        runs = MongoRunStore(database)
+        stored = [
+            a_run(
+                f"job-{k % 5}",
+                T0 - timedelta(seconds=k),
+                state=RunState.RETRYING if k >= 20 else RunState.RUNNING,
+                priority=k % 10,
+                check_at=T0 - timedelta(seconds=k) if k % 2 else datetime.now(UTC) + DAY,
+            )
+            for k in range(2000)
+        ]
+        await runs.insert(stored)
+        pipeline = runs.overdue_in_turn(LIMIT, LIMIT, without)
+        parts = [pipeline[:3], *(stage["$unionWith"]["pipeline"] for stage in pipeline[3:])]
+        for part, most in zip(parts, (10, LIMIT, LIMIT // 8), strict=True):
+            told = await database["runs"].database.command(
+                "explain",
+                {"aggregate": "runs", "pipeline": part, "cursor": {}, "hint": "turn"},
+                verbosity="executionStats",
+            )
+            assert set(used(told["queryPlanner"]["winningPlan"])) == {"turn"}
+            assert "'SORT'" not in str(told["queryPlanner"]["winningPlan"])
+            assert told["executionStats"]["totalDocsExamined"] <= most
+        found = await runs.overdue(LIMIT, without=without)
+        waiting = [run for run in found if run.state is RunState.RETRYING]
+        assert sum(run.priority == 9 for run in waiting) == LIMIT
+        assert not {run.job for run in waiting} & set(without)
 
 
 ALL = sorted((stored(n) for n in range(STORED)), key=lambda run: (run.fire_at, run.id), reverse=True)

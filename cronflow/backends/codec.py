@@ -25,7 +25,7 @@ from cronflow.domain.capabilities import Capabilities
 from cronflow.domain.cluster import Backlog, NodeReport
 from cronflow.domain.events import RecordedEvent, event_of, fields_of
 from cronflow.domain.identity_cache import IdentityCache
-from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord, PendingRun
+from cronflow.domain.job import DEFAULT_PRIORITY, SYSTEM_PREFIX, Job, JobRecord, PendingRun
 from cronflow.domain.placement import Placement, Waiting
 from cronflow.domain.run import GRAVE, Attempt, AttemptResult, Covers, Kind, Outcome, Resolution, Run, RunState, Settled
 from cronflow.domain.version import Version
@@ -251,6 +251,7 @@ def run_document(run: Run) -> Document:
         "attempt": run.attempt,
         "max_attempts": run.max_attempts,
         "created_at": run.created_at,
+        "priority": run.priority,
     }
     for name in (*_RUN_OPTIONAL, *_RUN_GIVEN):
         value = getattr(run, name)
@@ -289,6 +290,8 @@ def run(document: Mapping[str, Any]) -> Run:
         attempt=document["attempt"],
         max_attempts=document["max_attempts"],
         created_at=document["created_at"],
+        # Runs of 0.8 and earlier have none.
+        priority=document.get("priority", DEFAULT_PRIORITY),
         covers=_covers(document.get("covers")),
         outcome=None if outcome is None else Outcome(outcome),
         redispatches=document.get("redispatches", 0),

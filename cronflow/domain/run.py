@@ -12,6 +12,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 from cronflow.domain.errors import InvalidInput, Problem
+from cronflow.domain.job import DEFAULT_PRIORITY
 from cronflow.domain.placement import Placement, Waiting
 
 MAX_ATTEMPTS_KEPT = 25
@@ -127,6 +128,7 @@ class Run:
     max_attempts: int
     check_at: datetime | None
     created_at: datetime
+    priority: int = DEFAULT_PRIORITY
     dispatched_at: datetime | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None

@@ -111,6 +111,9 @@ def flaw_of_run(row: RunRow, now: datetime, led_since: datetime | None) -> Flaw 
         return Flaw.RUN_NOT_CLOSED if row.marked_open or row.check_at is not None else None
     if row.check_at is None or not row.marked_open:
         return Flaw.RUN_UNWATCHED
+    if row.state is RunState.RETRYING:
+        # It is due until its turn comes, and behind higher priorities that may take any time.
+        return None
     return Flaw.RUN_OVERDUE if waited_too_long(row.check_at, now, led_since) else None
 
 

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from cronflow.domain.job import Delivery, Retry
+from cronflow.domain.job import Delivery, JobRecord, Retry
 from cronflow.domain.placement import Placement, Waiting
 from cronflow.domain.planning import ACK_WITHIN
 from cronflow.domain.run import SCHEDULED, Attempt, AttemptResult, Outcome, Run, RunState, cancelled_text
@@ -339,6 +339,11 @@ def postpone(run: Run, verdict: Postpone, waiting: Waiting | None = None) -> Cha
     return _seen(run, Transition.POSTPONE, run.state, sets, None, None, verdict.check_in)
 
 
+def hold(run: Run, waiting: Waiting) -> Change:
+    """Record why a run waits. It stays due, so that it keeps its place in the queue."""
+    return _seen(run, Transition.POSTPONE, run.state, {"waiting": waiting}, None, None, None)
+
+
 def end(run: Run, verdict: End, finish_id: str, at: datetime) -> Change:
     """A run that is skipped or cancelled keeps the error of its last attempt."""
     sets: dict[str, object] = {"ended_at": at, "outcome": verdict.outcome, "finish_id": finish_id}
@@ -418,28 +423,32 @@ def cancel_old(run: Run, ver: int, reason: str, finish_id: str, at: datetime) ->
     )
 
 
-def requeue(run: Run, ver: int, finish_id: str) -> Change:
+def requeue(run: Run, edited: JobRecord, finish_id: str) -> Change:
     """After an edit: dispatch a run that has not started again under the new version, without using an attempt."""
     return Change(
         run=run.id,
         transition=Transition.REQUEUE,
         sources=TRANSITIONS[Transition.REQUEUE].sources,
         target=RunState.RETRYING,
-        below_ver=ver,
+        below_ver=edited.ver,
         check_in=NOW,
-        sets={"job_ver": ver, "attempt": run.attempt - 1, "finish_id": finish_id},
+        sets={**_of_version(edited), "attempt": run.attempt - 1, "finish_id": finish_id},
         proof=("finish_id", finish_id),
     )
 
 
-def keep(run: Run, ver: int) -> Change:
+def keep(run: Run, edited: JobRecord) -> Change:
     """After an edit: a running run may finish, and a waiting one is retried under the new version."""
     return Change(
         run=run.id,
         transition=Transition.ADOPT_EDIT,
         sources=frozenset({run.state}),
         target=run.state,
-        below_ver=ver,
-        sets={"job_ver": ver},
-        proof=("job_ver", ver),
+        below_ver=edited.ver,
+        sets=_of_version(edited),
+        proof=("job_ver", edited.ver),
     )
+
+
+def _of_version(record: JobRecord) -> dict[str, object]:
+    return {"job_ver": record.ver, "priority": record.job.priority}

@@ -21,7 +21,7 @@ from cronflow.domain import metrics
 from cronflow.domain.capabilities import needs_of
 from cronflow.domain.cluster import Tenure
 from cronflow.domain.errors import Conflict, Deposed
-from cronflow.domain.job import JobRecord, PendingRun, PlanIntent, StartGuard
+from cronflow.domain.job import JobRecord, Overlap, PendingRun, PlanIntent, StartGuard
 from cronflow.domain.placement import Fleet, NoNode, Placement, Waiting, in_turn
 from cronflow.domain.planning import Fire, SkipFire, Wait, decide, run_of_pending, wait_for
 from cronflow.domain.run import Run, RunState, run_id
@@ -233,7 +233,9 @@ class Planner:
             raise Deposed(f"job {newer} was written by a newer term")
         # Before the open runs are read, because a pending run is one of them.
         members, _ = await asyncio.gather(self._membership.members(), self._pending_runs.ensure(records, tenure.term))
-        open_runs = await self._runs.open_of([record.name for record in records])
+        # Runs that may overlap do not matter, however many wait.
+        excluding = [record.name for record in records if record.job.overlap is not Overlap.ALLOW]
+        open_runs = await self._runs.open_of(excluding) if excluding else {}
         fleet = Fleet(
             members, timedelta(seconds=self._timings.stale_after), early=self._look_ahead.waiting(self._clock.now())
         )

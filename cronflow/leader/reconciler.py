@@ -38,7 +38,8 @@ from cronflow.domain.recovery import (
 )
 from cronflow.domain.run import SCHEDULED, Outcome, Run, RunState
 from cronflow.domain.transitions import Change, Transition
-from cronflow.leader.contention import MOST_POSTED, Contender, Contention, Placer
+from cronflow.leader.blocked_jobs import BlockedJobs
+from cronflow.leader.contention import Contender, Contention, Placer
 from cronflow.leader.elector import Elector
 from cronflow.leader.look_ahead import LookAhead
 from cronflow.leader.pending_runs import PendingRuns
@@ -49,6 +50,9 @@ from cronflow.node.timings import Timings
 from cronflow.ports import Assignment, Clock, EventSink, JobStore, Membership, RunStore, discard_event
 
 AT_ONCE = 1000
+SHORTEST_PAUSE_S = 0.01
+LEAST_WAITING = 100
+"""How many more waiting runs are read than there were free slots in the last round."""
 QUIET = frozenset({Transition.DISPATCH_RETRY, Transition.POSTPONE})
 """Transitions that are too frequent to log."""
 IDLE_S = 5.0
@@ -64,7 +68,9 @@ Holdings = dict[str, tuple[bool, dict[str, int]]]
 
 @dataclass(slots=True, kw_only=True)
 class Round:
-    """What a round has read, and what it found: the changes, the runs to push, and those that found no node."""
+    """What a round has read, and what it found: the changes, the runs to push, those that found no node, and the jobs
+    whose runs wait for another one.
+    """
 
     tenure: Tenure
     now: datetime
@@ -72,11 +78,12 @@ class Round:
     holdings: Holdings
     fleet: Fleet
     names_up: Collection[str]
-    others: Mapping[str, dict[str, RunState]]
+    others: dict[str, dict[str, RunState]]
     changes: list[Change] = field(default_factory=list)
     placed: dict[str, tuple[str, Assignment]] = field(default_factory=dict)
     contending: list[Contender] = field(default_factory=list)
     unplaced: list[tuple[str, Waiting]] = field(default_factory=list)
+    blocked: set[str] = field(default_factory=set)
 
 
 class Reconciler:
@@ -110,32 +117,42 @@ class Reconciler:
         self._unplaced = unplaced or UnplacedReporter()
         self._look_ahead = look_ahead or LookAhead()
         self._contends = False
+        self._waiting_at_once = LEAST_WAITING
+        self._blocked = BlockedJobs(clock)
         self.wake = Wake()
 
     def capacity_freed(self) -> None:
-        """A run has ended. This wakes only a reconciler with runs that wait for a free slot."""
-        if self._contends:
+        """A run has ended. This wakes only a reconciler with runs that wait for a free slot, or for another run."""
+        self._blocked.run_ended()
+        if self._contends or self._blocked:
             self.wake.set()
 
     async def step(self) -> float:
         tenure = self._elector.tenure
         if tenure is None:
             return IDLE_S
-        overdue = await self._runs.overdue(AT_ONCE)
+        overdue = await self._runs.overdue(AT_ONCE, self._waiting_at_once, self._blocked.current())
         self._grace.answered(tenure.term)
+        more = False
         if overdue:
             try:
                 async with self._contention.placing():
-                    await self._reconcile(tenure, overdue)
+                    more = await self._reconcile(tenure, overdue)
             except Deposed as error:
                 self._elector.deposed(str(error))
                 return IDLE_S
         else:
             self._contends = False
             self._contention.post(Placer.RECONCILER, (), 0)
-        return 0.0 if len(overdue) == AT_ONCE else self._timings.reconcile
+        if more:
+            return 0.0
+        if not self._blocked:
+            return self._timings.reconcile
+        # A pause of less than the clock's resolution would not end.
+        return min(self._timings.reconcile, max(SHORTEST_PAUSE_S, self._blocked.left_s()))
 
-    async def _reconcile(self, tenure: Tenure, overdue: list[Run]) -> None:
+    async def _reconcile(self, tenure: Tenure, overdue: list[Run]) -> bool:
+        """Returns whether to look at once at those that were not read."""
         read_at = self._clock.monotonic()
         # Runs are read before their jobs: an edit in between changes the run, and then the change does not apply.
         nodes = {run.node for run in overdue if run.node is not None and run.state is not RunState.RETRYING}
@@ -155,11 +172,13 @@ class Reconciler:
             names_up={member.report.name for member in members},
             others=await self._others(tenure, overdue, jobs),
         )
+        retrying = [run for run in overdue if run.state is RunState.RETRYING]
+        full = len(overdue) - len(retrying) == AT_ONCE or len(retrying) >= self._waiting_at_once
+        self._waiting_at_once = min(AT_ONCE, max(0, this.fleet.capacity) + LEAST_WAITING)
         # Runs that have a node come first: they need another one only if their worker is gone.
         for run in overdue:
             if run.state is not RunState.RETRYING:
                 self._visit(this, run)
-        retrying = [run for run in overdue if run.state is RunState.RETRYING]
         line: list[Run | Contender] = [*retrying, *self._contention.against(Placer.RECONCILER)]
         for item in in_turn(line, lambda item: _rank(item, jobs), self._contention.turn):
             if isinstance(item, Contender):
@@ -182,6 +201,9 @@ class Reconciler:
                 )
         self._emit_events([change for change in this.changes if change.run in applied])
         await self._dispatcher.push(tenure, [where for run, where in this.placed.items() if run in applied], read_at)
+        # Without a change, the next round would read the same runs.
+        progress = self._blocked.add(this.blocked) or bool(this.changes)
+        return full and progress
 
     def _emit_events(self, applied: Sequence[Change]) -> None:
         for change in applied:
@@ -195,7 +217,7 @@ class Reconciler:
     async def _others(
         self, tenure: Tenure, overdue: list[Run], jobs: dict[str, JobRecord]
     ) -> dict[str, dict[str, RunState]]:
-        """The open runs, by id, of the jobs whose runs exclude each other."""
+        """The runs that nodes have, by id, of the jobs whose runs exclude each other."""
         excluding = {
             run.job
             for run in overdue
@@ -204,7 +226,7 @@ class Reconciler:
         if not excluding:
             return {}
         await self._pending_runs.ensure([jobs[name] for name in excluding], tenure.term)
-        found = await self._runs.open_of(excluding)
+        found = await self._runs.taken_of(excluding)
         return {job: {run.id: run.state for run in runs} for job, runs in found.items()}
 
     def _visit(self, this: Round, run: Run) -> None:
@@ -240,7 +262,7 @@ class Reconciler:
                 waiting = Waiting(
                     fire=run.fire_at, since=now, reason="another run of this job is open", blocked_by=first
                 )
-                this.changes.append(transitions.postpone(run, waits, waiting.still(run.waiting)))
+                self._wait_for_another(this, run, waits, waiting.still(run.waiting))
                 return
             if waits is not None:
                 this.changes.append(transitions.end(run, waits, finish_id, now))
@@ -257,7 +279,7 @@ class Reconciler:
             waiting = placed.waiting(run.fire_at, now).still(run.waiting)
             if not placed.busy:
                 this.unplaced.append((run.id, waiting))
-            elif run.state is RunState.RETRYING and len(this.contending) < MOST_POSTED:
+            elif run.state is RunState.RETRYING:
                 # It stays overdue, and is placed as soon as a slot is free.
                 this.contending.append(Contender(run.id, *_rank(run, this.jobs), needs_of(job)))
                 return
@@ -293,7 +315,16 @@ class Reconciler:
         this.changes.append(change)
         this.placed[run.id] = (placed.node, assignment)
         # The next run of this job in this round waits for this one.
-        this.others.get(run.job, {})[run.id] = RunState.DISPATCHED
+        this.others.setdefault(run.job, {})[run.id] = RunState.DISPATCHED
+
+    def _wait_for_another(self, this: Round, run: Run, verdict: Postpone, waiting: Waiting) -> None:
+        """One write for each run that it waits for, and none for the runs that were not looked at."""
+        if run.state is not RunState.RETRYING:
+            this.changes.append(transitions.postpone(run, verdict, waiting))
+            return
+        this.blocked.add(run.job)
+        if waiting != run.waiting:
+            this.changes.append(transitions.hold(run, waiting))
 
 
 def _rank(item: Run | Contender, jobs: Mapping[str, JobRecord]) -> tuple[int, datetime]:
@@ -302,7 +333,7 @@ def _rank(item: Run | Contender, jobs: Mapping[str, JobRecord]) -> tuple[int, da
         return item.priority, item.since
     assert item.check_at is not None  # It is open.
     record = jobs.get(item.job)
-    since = item.check_at if item.waiting is None else item.waiting.since
+    since = item.check_at if item.waiting is None else min(item.check_at, item.waiting.since)
     return (0 if record is None else record.job.priority), since
 
 

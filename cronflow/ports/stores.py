@@ -165,8 +165,12 @@ class RunStore(Protocol):
         applied, now or by an earlier call.
         """
 
-    async def overdue(self, limit: int) -> list[Run]:
-        """Open runs whose `check_at` has passed by the store's clock, most overdue first."""
+    async def overdue(self, limit: int, waiting: int | None = None, without: Collection[str] = ()) -> list[Run]:
+        """Open runs whose `check_at` has passed by the store's clock, in no particular order. Of those that a node has,
+        the `limit` most overdue. Of those that wait for a node (`retrying`), the first `waiting`, by default `limit`,
+        by priority, then `check_at`, and the earliest eighth of that number, at least one, of any priority; none of
+        the jobs `without`.
+        """
 
     async def get(self, ids: Collection[str]) -> list[Run]:
         """Those that exist, in no particular order."""
@@ -176,6 +180,9 @@ class RunStore(Protocol):
 
     async def open_of(self, jobs: Collection[str]) -> dict[str, list[OpenRun]]:
         """The open runs by job."""
+
+    async def taken_of(self, jobs: Collection[str]) -> dict[str, list[OpenRun]]:
+        """The runs that are dispatched or running, by job. Any number of waiting runs costs nothing."""
 
     async def find(self, query: RunQuery) -> list[Run]: ...
 

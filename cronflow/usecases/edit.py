@@ -252,7 +252,13 @@ class Editor:
             if old:
                 gone = {run.id: _obsolete(edited[run.job], run, early, now) for run in old} if keep_waiting else {}
                 changes = [
-                    _retired(run, versions[run.job], gone.get(run.id) or reason, keep_waiting and not gone[run.id], now)
+                    _retired(
+                        run,
+                        edited[run.job].changed,
+                        gone.get(run.id) or reason,
+                        keep_waiting and not gone[run.id],
+                        now,
+                    )
                     for run in old
                 ]
                 applied = await self._runs.apply(changes)
@@ -367,13 +373,13 @@ def _expect(name: str, record: JobRecord | None, expected: int | None) -> None:
     raise Conflict(f"job {name!r} is at version {present}, not {expected}: someone else changed it")
 
 
-def _retired(run: Run, ver: int, reason: str, keep_waiting: bool, now: datetime) -> Change:
+def _retired(run: Run, changed: JobRecord, reason: str, keep_waiting: bool, now: datetime) -> Change:
     if run.state is RunState.RUNNING or (keep_waiting and run.state is RunState.RETRYING):
-        return transitions.keep(run, ver)
+        return transitions.keep(run, changed)
     finish_id = secrets.token_hex(12)
     if keep_waiting:
-        return transitions.requeue(run, ver, finish_id)
-    return transitions.cancel_old(run, ver, reason, finish_id, now)
+        return transitions.requeue(run, changed, finish_id)
+    return transitions.cancel_old(run, changed.ver, reason, finish_id, now)
 
 
 def left_behind(record: JobRecord, next_fire: datetime | None, now: datetime) -> tuple[datetime, Covers | None] | None:

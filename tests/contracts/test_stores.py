@@ -408,13 +408,73 @@ async def test_an_attempt_that_failed_is_tried_again_after_its_delay(stores: Sto
     assert await stores.runs.open_of(["report"]) == {"report": [OpenRun(run.id, RunState.RETRYING, T0)]}
 
 
-async def test_overdue_runs_come_most_overdue_first(stores: Stores) -> None:
-    runs = [a_run(fire=T0 - timedelta(days=day)) for day in (1, 3, 2)]
+async def test_the_most_overdue_of_the_runs_that_nodes_have_are_read(stores: Stores) -> None:
+    runs = [a_run(fire=T0 - timedelta(days=day), priority=day) for day in (1, 3, 2)]
     fresh = a_run("fresh", check_at=datetime.now(UTC) + timedelta(hours=1))
     ended = a_run("ended", T0 - timedelta(days=9), state=RunState.SUCCEEDED, check_at=None, ended_at=T0)
     await stores.runs.insert([*runs, fresh, ended])
     overdue = await stores.runs.overdue(2)
-    assert [run.fire_at for run in overdue] == [T0 - timedelta(days=3), T0 - timedelta(days=2)]
+    assert {run.fire_at for run in overdue} == {T0 - timedelta(days=3), T0 - timedelta(days=2)}
+
+
+def a_waiting_run(job: str, minutes: int, priority: int) -> Run:
+    """A run that has waited for a node for so long."""
+    at = T0 - timedelta(minutes=minutes)
+    return a_run(job, at, state=RunState.RETRYING, node=None, check_at=at, priority=priority)
+
+
+async def test_waiting_runs_are_read_by_priority_and_the_oldest_of_any(stores: Stores) -> None:
+    low = [a_waiting_run("low", 100 + k, priority=2) for k in range(30)]
+    high = [a_waiting_run("high", k, priority=7) for k in range(1, 5)]
+    later = a_run("later", state=RunState.RETRYING, check_at=datetime.now(UTC) + timedelta(hours=1), priority=9)
+    await stores.runs.insert([*low, *high, later, a_run("taken")])
+    found = await stores.runs.overdue(10, waiting=16)
+    by_priority = {run.id for run in [*high, *low[-12:]]}
+    assert {run.id for run in found} == by_priority | {a_run("taken").id}
+    assert len(found) == 17
+    # An eighth of sixteen: the two oldest have a low priority, and would not be read otherwise.
+    await stores.runs.insert([a_waiting_run("high", 10 + k, priority=7) for k in range(20)])
+    found = await stores.runs.overdue(10, waiting=16)
+    assert {run.id for run in found if run.job == "low"} == {run.id for run in low[-2:]}
+    assert sum(run.job == "high" for run in found) == 16
+
+
+async def test_waiting_runs_of_some_jobs_are_left_out(stores: Stores) -> None:
+    blocked = [a_waiting_run("blocked", k, priority=9) for k in range(5)]
+    other, taken = a_waiting_run("other", 1, priority=0), a_run("blocked", T0 - timedelta(days=1))
+    await stores.runs.insert([*blocked, other, taken])
+    found = await stores.runs.overdue(3, without={"blocked"})
+    assert {run.id for run in found} == {other.id, taken.id}
+
+
+async def test_the_runs_that_nodes_have_are_found_by_job(stores: Stores) -> None:
+    running = a_run("report", T0 - timedelta(days=1), state=RunState.RUNNING)
+    waiting = [a_waiting_run("report", k, priority=5) for k in range(3)]
+    ended = a_run("report", T0 - timedelta(days=2), state=RunState.SUCCEEDED, check_at=None, ended_at=T0)
+    await stores.runs.insert([a_run(), running, *waiting, ended, a_run("other")])
+    found = await stores.runs.taken_of(["report", "none"])
+    assert {run.id: run.state for run in found["report"]} == {
+        a_run().id: RunState.DISPATCHED,
+        running.id: RunState.RUNNING,
+    }
+    assert found.keys() == {"report"}
+
+
+async def test_a_run_keeps_its_place_in_the_queue_when_it_records_why_it_waits(stores: Stores) -> None:
+    run = a_waiting_run("report", 5, priority=5)
+    await stores.runs.insert([run])
+    waiting = Waiting(fire=run.fire_at, since=T0, reason="another run of this job is open", blocked_by="report@x")
+    assert await stores.runs.apply([transitions.hold(run, waiting)]) == {run.id}
+    assert await only_run(stores, run.id) == replace(run, waiting=waiting)
+
+
+async def test_an_edit_gives_open_runs_its_priority(stores: Stores) -> None:
+    waiting, taken = a_waiting_run("report", 5, priority=5), a_run()
+    await stores.runs.insert([waiting, taken])
+    edited = replace(a_record("report", ver=2), job=a_job("report", priority=8))
+    assert await stores.runs.apply([transitions.keep(waiting, edited), transitions.requeue(taken, edited, "f1")])
+    found = await stores.runs.get([waiting.id, taken.id])
+    assert {(run.state, run.job_ver, run.priority) for run in found} == {(RunState.RETRYING, 2, 8)}
 
 
 async def test_asynq_717_a_reassignment_compares_the_run_as_it_was_seen(stores: Stores) -> None:
@@ -479,7 +539,10 @@ async def test_only_the_newest_attempts_are_kept(stores: Stores) -> None:
 async def test_an_edit_cancels_what_waits_and_keeps_what_runs(stores: Stores) -> None:
     waiting, running = a_run("waiting"), a_run("running", state=RunState.RUNNING)
     await stores.runs.insert([waiting, running])
-    edits = [transitions.cancel_old(waiting, 2, "edited", "f1", T0), transitions.keep(running, 2)]
+    edits = [
+        transitions.cancel_old(waiting, 2, "edited", "f1", T0),
+        transitions.keep(running, a_record("running", ver=2)),
+    ]
     assert await stores.runs.apply(edits) == {waiting.id, running.id}
     cancelled, kept = await only_run(stores, waiting.id), await only_run(stores, running.id)
     assert (cancelled.state, cancelled.reason) == (RunState.CANCELLED, "edited")

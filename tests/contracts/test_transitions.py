@@ -133,10 +133,15 @@ WAYS: Mapping[str, Way] = {
         Transition.ADOPT_EDIT,
         EDITOR,
         (EDITED - {"state"}) | {"same state"},
-        lambda run: transitions.keep(run, NEW_VER),
+        lambda run: transitions.keep(run, a_record(run.job, ver=NEW_VER)),
     ),
     "postpone": Way(Transition.POSTPONE, LEADER, SEEN, lambda run: transitions.postpone(run, Postpone(LEASE))),
-    "requeue": Way(Transition.REQUEUE, EDITOR, EDITED, lambda run: transitions.requeue(run, NEW_VER, "finish")),
+    "requeue": Way(
+        Transition.REQUEUE,
+        EDITOR,
+        EDITED,
+        lambda run: transitions.requeue(run, a_record(run.job, ver=NEW_VER), "finish"),
+    ),
     "confirm cancel": Way(
         Transition.CONFIRM_CANCEL, LEADER, SEEN, ends(Transition.CONFIRM_CANCEL, RunState.CANCELLED, Outcome.CANCELLED)
     ),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
-from cronflow.domain.job import Job, PythonTarget, Retry
-from cronflow.domain.run import AttemptResult, Outcome, RunState, job_of
+from cronflow.domain.job import Job, Overlap, PythonTarget, Retry
+from cronflow.domain.planning import run_on_request
+from cronflow.domain.run import AttemptResult, Kind, Outcome, RunState, job_of
 from cronflow.domain.schedule.kinds import Every, Once
 from cronflow.ports import Assignment
 from tests.node.cluster import Cluster, a_cluster
@@ -93,3 +94,55 @@ async def test_a_retry_gets_a_slot_although_fires_always_wait_for_one() -> None:
         assert (await cluster.service.runs.get(run_id)).state in (RunState.RUNNING, RunState.SUCCEEDED)
         # It did not get more than its turn either.
         assert len(started(cluster)) > 10
+
+
+async def test_a_manual_run_of_high_priority_does_not_wait_behind_any_number_of_others() -> None:
+    async with a_cluster("a", slots=1) as cluster:
+        held = await busy(cluster)
+        await cluster.service.jobs.apply([a_job("low", 0, overlap=Overlap.ALLOW), a_job("high", 9)])
+        for _ in range(300):
+            await cluster.service.jobs.trigger("low")
+        await cluster.elapse(5)
+        await cluster.service.jobs.trigger("high")
+        await cluster.elapse(5)
+        held.set()
+        await cluster.elapse(3)
+        assert "high" in started(cluster)[:2]
+
+
+async def test_an_edit_of_the_priority_counts_for_runs_that_wait() -> None:
+    async with a_cluster("a", slots=1) as cluster:
+        held = await busy(cluster)
+        await cluster.service.jobs.apply([a_job("low", 1), a_job("middle", 5)])
+        for name in ("low", "middle"):
+            await cluster.service.jobs.trigger(name)
+        await cluster.elapse(2)
+        await cluster.service.jobs.apply([a_job("low", 8)])
+        held.set()
+        held = cluster.executor.release = asyncio.Event()
+        await cluster.elapse(3)
+        assert started(cluster) == ["low"]
+        held.set()
+
+
+async def test_runs_of_one_job_that_exclude_each_other_follow_in_their_order_without_delay() -> None:
+    async with a_cluster("a", slots=4) as cluster:
+        await cluster.service.jobs.apply([a_job("one-by-one", 5, overlap=Overlap.QUEUE), a_job("other", 1)])
+        cluster.executor.release = held = asyncio.Event()
+        record, now = await cluster.service.jobs.get("one-by-one"), cluster.clock.now()
+        runs = [
+            run_on_request(record, f"one-by-one@manual-{k}", Kind.MANUAL, now, None, now - (150 - k) * SECOND)
+            for k in range(150)
+        ]
+        wanted = [run.id for run in runs]
+        await cluster.backends.runs.insert(runs)
+        await cluster.elapse(2)
+        assert cluster.executor.runs_started == wanted[:1]
+        await cluster.service.jobs.trigger("other")
+        await cluster.elapse(2)
+        # Those that are blocked do not hide what may start.
+        assert [job_of(run) for run in cluster.executor.runs_started] == ["one-by-one", "other"]
+        held.set()
+        await cluster.elapse(60)
+        order = [wanted.index(run) for run in cluster.executor.runs_started if run in set(wanted)]
+        assert order == list(range(150)), order

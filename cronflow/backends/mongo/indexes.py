@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from pymongo import ASCENDING, DESCENDING, IndexModel
 
+from cronflow.domain.job import PRIORITIES
+
+ANY_PRIORITY = {"$in": [*reversed(PRIORITIES), None]}
+"""Matches every job and run; those of older versions have no priority. The indexes `turn` have the priority before a
+time. Without a condition on the priority MongoDB would not use the one on the time as a bound: it would read all active
+jobs, or all open runs, if fewer are due than the limit. With it, it merges the ranges in the order of that time.
+"""
+
 INDEXES = {
     "jobs": [
         # The planner: due jobs by priority. Jobs of 0.6 have none until they are moved, and come last.
@@ -28,7 +36,13 @@ INDEXES = {
     ],
     "plans": [IndexModel([("at", ASCENDING)], name="age")],
     "runs": [
-        # The reconciler: overdue runs.
+        # The reconciler: overdue runs, those that wait for a node by priority. Runs of 0.8 have none, and come last.
+        IndexModel(
+            [("state", ASCENDING), ("priority", DESCENDING), ("check_at", ASCENDING), ("job", ASCENDING)],
+            name="turn",
+            partialFilterExpression={"open": True},
+        ),
+        # Named by processes of 0.8 in hints. To be dropped when 0.9 cannot be beside 0.8 any more.
         IndexModel([("check_at", ASCENDING)], name="overdue", partialFilterExpression={"open": True}),
         # The planner: open runs of a job.
         IndexModel([("job", ASCENDING)], name="open", partialFilterExpression={"open": True}),

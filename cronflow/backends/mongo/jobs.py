@@ -8,16 +8,11 @@ from typing import Any
 
 from cronflow.backends import codec
 from cronflow.backends.mongo.database import MongoDatabase, Update
-from cronflow.domain.job import PRIORITIES, JobRecord, PlanIntent
+from cronflow.backends.mongo.indexes import ANY_PRIORITY
+from cronflow.domain.job import JobRecord, PlanIntent
 from cronflow.domain.placement import OLDEST_EVERY
 from cronflow.domain.version import Version
 from cronflow.ports import Deferral, Move
-
-ANY_PRIORITY = {"$in": [*reversed(PRIORITIES), None]}
-"""Matches every job; those of 0.6 have no priority. The index of the planner has the priority before `due_at`, and
-without a condition on the priority MongoDB would not use the one on `due_at` as a bound: it would read all active jobs
-if fewer are due than the limit.
-"""
 
 
 class MongoJobStore:

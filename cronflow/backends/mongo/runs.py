@@ -15,13 +15,16 @@ import orjson
 
 from cronflow.backends import codec
 from cronflow.backends.mongo.database import MongoDatabase, Update
+from cronflow.backends.mongo.indexes import ANY_PRIORITY
 from cronflow.domain.cluster import NODE_SEPARATOR
+from cronflow.domain.placement import OLDEST_EVERY
 from cronflow.domain.run import DEAD, MAX_ATTEMPTS_KEPT, OPEN, Resolution, Run, RunState, Settled
 from cronflow.domain.transitions import Change
 from cronflow.ports import LargeResult, LateResult, OpenRun, RunQuery
 
 CHARACTERS_AT_ONCE = 8 * 1024 * 1024
 EARLIEST = datetime.min.replace(tzinfo=UTC)
+TAKEN = [RunState.DISPATCHED.value, RunState.RUNNING.value]
 HAS_PASSED = {"$lte": ["$check_at", "$$NOW"]}
 
 
@@ -49,11 +52,32 @@ class MongoRunStore:
         by_id = {row["_id"]: row for row in rows}
         return {change.run for change in changes if _proves(by_id.get(change.run), change)}
 
-    async def overdue(self, limit: int) -> list[Run]:
+    async def overdue(self, limit: int, waiting: int | None = None, without: Collection[str] = ()) -> list[Run]:
+        """One command."""
+        pipeline = self.overdue_in_turn(limit, limit if waiting is None else waiting, without)
         async with self._database.translated():
-            query = {"open": True, "$expr": HAS_PASSED}
-            found = await self._runs.find(query).sort("check_at", 1).limit(limit).to_list(None)
-        return [codec.run(document) for document in found]
+            # All in the first reply.
+            found = await self._runs.aggregate(pipeline, batchSize=3 * limit, hint="turn").to_list(None)
+        return [codec.run(document) for document in {document["_id"]: document for document in found}.values()]
+
+    def overdue_in_turn(self, limit: int, waiting: int, without: Collection[str]) -> list[dict[str, Any]]:
+        """The pipeline; each part walks an index within bounds, and sorts nothing."""
+        taken: dict[str, Any] = {"open": True, "state": {"$in": TAKEN}, "priority": ANY_PRIORITY, "$expr": HAS_PASSED}
+        queued = taken | {"state": RunState.RETRYING.value}
+        if without:
+            queued["job"] = {"$nin": list(without)}
+
+        def part(match: dict[str, Any], order: dict[str, int], count: int) -> dict[str, Any]:
+            stages = [{"$match": match}, {"$sort": order}, {"$limit": count}]
+            return {"$unionWith": {"coll": self._runs.name, "pipeline": stages}}
+
+        return [
+            {"$match": taken},
+            {"$sort": {"check_at": 1}},
+            {"$limit": limit},
+            part(queued, {"priority": -1, "check_at": 1}, waiting),
+            part(queued, {"check_at": 1}, max(1, waiting // OLDEST_EVERY)),
+        ]
 
     async def get(self, ids: Collection[str]) -> list[Run]:
         async with self._database.translated():
@@ -66,9 +90,15 @@ class MongoRunStore:
         return {row["_id"] for row in found}
 
     async def open_of(self, jobs: Collection[str]) -> dict[str, list[OpenRun]]:
-        query = {"job": {"$in": list(jobs)}, "open": True}
+        return await self._open({"job": {"$in": list(jobs)}, "open": True}, "open")
+
+    async def taken_of(self, jobs: Collection[str]) -> dict[str, list[OpenRun]]:
+        return await self._open({"job": {"$in": list(jobs)}, "open": True, "state": {"$in": TAKEN}}, "turn")
+
+    async def _open(self, query: dict[str, Any], index: str) -> dict[str, list[OpenRun]]:
+        fields = {"job": 1, "state": 1, "created_at": 1}
         async with self._database.translated():
-            rows = await self._runs.find(query, {"job": 1, "state": 1, "created_at": 1}).to_list(None)
+            rows = await self._runs.find(query, fields).hint(index).to_list(None)
         found: dict[str, list[OpenRun]] = {}
         for row in rows:
             found.setdefault(row["job"], []).append(OpenRun(row["_id"], RunState(row["state"]), row["created_at"]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from operator import attrgetter
@@ -169,11 +169,28 @@ class MemoryRunStore(DocumentPort, port="runs"):
             sets["attempts"] = (*run.attempts, change.attempt)[-MAX_ATTEMPTS_KEPT:]
         return replace(run, **sets)
 
-    async def overdue(self, limit: int) -> list[Run]:
-        now = self.clock.now()
-        return self.documents.runs.page(
-            attrgetter("check_at", "id"), lambda run: run.check_at and run.check_at <= now, limit=limit
-        )
+    async def overdue(self, limit: int, waiting: int | None = None, without: Collection[str] = ()) -> list[Run]:
+        now, most = self.clock.now(), limit if waiting is None else waiting
+
+        def page(by: Callable[[Run], object], count: int, queued: bool) -> list[Run]:
+            return self.documents.runs.page(
+                by,
+                lambda run: (
+                    run.check_at is not None
+                    and run.check_at <= now
+                    and (run.state is RunState.RETRYING) is queued
+                    and not (queued and run.job in without)
+                ),
+                limit=count,
+            )
+
+        oldest = attrgetter("check_at", "id")
+        found = [
+            *page(oldest, limit, False),
+            *page(lambda run: (-run.priority, run.check_at, run.id), most, True),
+            *page(oldest, max(1, most // OLDEST_EVERY), True),
+        ]
+        return list({run.id: run for run in found}.values())
 
     async def get(self, ids: Collection[str]) -> list[Run]:
         return self.documents.runs.pick(ids)
@@ -182,9 +199,15 @@ class MemoryRunStore(DocumentPort, port="runs"):
         return {run for run in ids if run in self.documents.runs}
 
     async def open_of(self, jobs: Collection[str]) -> dict[str, list[OpenRun]]:
+        return self._in(OPEN, jobs)
+
+    async def taken_of(self, jobs: Collection[str]) -> dict[str, list[OpenRun]]:
+        return self._in(OPEN - {RunState.RETRYING}, jobs)
+
+    def _in(self, states: Collection[RunState], jobs: Collection[str]) -> dict[str, list[OpenRun]]:
         found: dict[str, list[OpenRun]] = {}
         for run in self.documents.runs.values():
-            if run.is_open and run.job in jobs:
+            if run.state in states and run.job in jobs:
                 found.setdefault(run.job, []).append(OpenRun(run.id, run.state, run.created_at))
         return found
 
