@@ -10,7 +10,7 @@ import importlib
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
@@ -19,6 +19,8 @@ from types import MappingProxyType, ModuleType
 from typing import TypeVar
 
 from cronflow.context import misfit
+from cronflow.documents.jobs import read_concurrency, read_job_rate
+from cronflow.documents.values import under
 from cronflow.domain.durations import Duration, parse_duration
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import (
@@ -36,6 +38,7 @@ from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule
 
 Function = TypeVar("Function", bound=Callable[..., object])
 Choice = TypeVar("Choice", bound=StrEnum)
+Read = TypeVar("Read")
 
 
 class App:
@@ -87,6 +90,8 @@ class App:
         start_guard: StartGuard | str = StartGuard.REDIS,
         priority: int = 5,
         require: Mapping[str, str] | None = None,
+        concurrency: str | Mapping[str, object] | Sequence[str | Mapping[str, object]] | None = None,
+        rate: str | Mapping[str, object] | None = None,
         labels: Mapping[str, str] | None = None,
         description: str | None = None,
         name: str | None = None,
@@ -100,7 +105,9 @@ class App:
         Give at most one of `cron` (with `tz`, default UTC), `every`, `at` (a datetime or text with an offset) and
         `schedule` (for anything else); without any, the job runs only on request. `name` defaults to the function's
         name with `-` for `_`, `description` to the first line of its docstring, and `retry` to the settings (`Retry()`
-        without settings), or to no retries if the delivery allows none. `misfire` defaults to `fire_once`, but `jobs
+        without settings), or to no retries if the delivery allows none. `concurrency` is the name of a limit, a mapping
+        such as `{"key": "{args.region}", "limit": 2}`, or a list of those; `rate` is text such as `100/m`, or a mapping
+        with a `key`. `misfire` defaults to `fire_once`, but `jobs
         apply` refuses an `at` in the past unless `misfire` is given. The function is called with `args`; a first
         parameter named `ctx` or annotated `Context` receives the context. Raises InvalidInput, also if the function
         does not accept `args` or the name is taken.
@@ -127,6 +134,8 @@ class App:
                     start_guard=_choice(StartGuard, start_guard, "start_guard"),
                     priority=priority,
                     require=dict(require or {}),
+                    concurrency=_read("concurrency", read_concurrency, concurrency),
+                    rate=_read("rate", read_job_rate, rate),
                     labels=dict(labels or {}),
                     enabled=enabled,
                 )
@@ -193,6 +202,13 @@ def _schedule(
         return Once(datetime.fromisoformat(at) if isinstance(at, str) else at)
     except ValueError:
         raise InvalidInput(Problem("at", f"{at!r} is not an instant", "write 2026-12-24T18:00:00+01:00")) from None
+
+
+def _read(name: str, read: Callable[[object], Read], value: object) -> Read:
+    try:
+        return read(value)
+    except InvalidInput as error:
+        raise InvalidInput(under(name, error.problems)) from None
 
 
 def _choice(choices: type[Choice], value: str, name: str) -> Choice:

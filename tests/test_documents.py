@@ -166,6 +166,8 @@ def test_the_canonical_document_has_every_default_and_keeps_the_order_of_the_int
         ("start_guard", "redis"),
         ("priority", 5),
         ("require", {}),
+        ("concurrency", []),
+        ("rate", None),
         ("labels", {}),
         ("enabled", True),
     ]
@@ -305,7 +307,7 @@ def test_every_problem_is_reported_at_once_in_the_order_of_the_document() -> Non
             {**MINIMAL, "xyz": 1},
             (
                 "jobs[0].xyz: unknown key (known are name, description, schedule, run, retry, timeout, overlap,"
-                " misfire, delivery, start_guard, priority, require, labels, enabled)"
+                " misfire, delivery, start_guard, priority, require, concurrency, rate, labels, enabled)"
             ),
         ),
         (
@@ -547,3 +549,47 @@ def test_unknown_keys_are_reported_with_a_schedule_of_two_kinds() -> None:
 def test_without_a_place_the_paths_begin_with_the_key() -> None:
     with pytest.raises(InvalidInput, match=r"^labels: expected a mapping, got a list$"):
         parse_job({**MINIMAL, "labels": []}, "")
+
+
+# ------------------------------------------------------------------------------------------------------------- limits
+
+
+@pytest.mark.parametrize(
+    ("part", "concurrency", "rate"),
+    [
+        ({"concurrency": "db"}, ["db"], None),
+        ({"concurrency": ["db", {"key": "{job}"}]}, ["db", {"key": "{job}", "limit": 1, "on_full": "queue"}], None),
+        ({"rate": "100/m"}, [], "100/m"),
+        ({"rate": {"rate": "100 / m"}}, [], "100/m"),
+        ({"rate": {"rate": "1/s", "burst": 2}}, [], {"rate": "1/s", "key": None, "burst": 2}),
+        ({"rate": {"rate": "1/s", "key": "{job}"}}, [], {"rate": "1/s", "key": "{job}", "burst": 1}),
+    ],
+)
+def test_limits_have_short_forms_and_one_canonical_form(
+    part: dict[str, object], concurrency: list[object], rate: object
+) -> None:
+    job = parse_job({**MINIMAL, **part})
+    document = job_document(job)
+    assert (document["concurrency"], document["rate"], document["start_guard"]) == (concurrency, rate, "mongo")
+    assert parse_job(document) == parse_job(job_document(job, compact=True)) == job
+
+
+@pytest.mark.parametrize(
+    ("part", "problem"),
+    [
+        ({"concurrency": 3}, "concurrency: expected a mapping, got the number 3"),
+        ({"concurrency": "A b"}, "concurrency: 'A b' is not a limit name; use 1 to 100 of"),
+        ({"concurrency": [{"limit": 2}]}, "concurrency[0].key: missing (add the key, such as"),
+        ({"concurrency": {"key": "{x}"}}, "concurrency.key: {x} is not a part of a run (use {job}, {args.NAME}"),
+        ({"concurrency": {"key": "a", "limit": 0}}, "concurrency.limit: limit is 0; it must be 1 to 100000"),
+        ({"concurrency": {"key": "a", "on_full": "wait"}}, "concurrency.on_full: expected queue, skip or replace"),
+        ({"concurrency": ["db", "db"]}, "concurrency: concurrency has 'db' more than once"),
+        ({"rate": 5}, "rate: expected a mapping, got the number 5"),
+        ({"rate": "5"}, "rate: '5' is not a rate (write 100/m"),
+        ({"rate": {"key": "a"}}, "rate.rate: missing (add the rate"),
+        ({"rate": {"rate": "1/s", "burst": 0}}, "rate.burst: burst is 0; it must be 1 to"),
+    ],
+)
+def test_a_wrong_limit_is_refused_with_its_key(part: dict[str, object], problem: str) -> None:
+    (found,) = problems_of_document({**MINIMAL, **part})
+    assert found.startswith(f"jobs[0].{problem}")

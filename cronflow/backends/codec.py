@@ -3,6 +3,10 @@
 A job's definition is stored as the JSON of its plain document (see `cronflow.documents`). The planner reads the same
 jobs again and again, so each version is parsed once and cached, and jobs that differ only in their names share what was
 parsed.
+
+CronFlow 0.9 refuses a definition with a key that it does not know, and its planner would then plan nothing. So such
+keys are stored as the value of a required label that no node has: a leader of 0.9 lets the job wait, and an API of 0.9
+keeps them ([record 0070](../../docs/decisions/0070-limit-runs-by-permits.md)).
 """
 
 from __future__ import annotations
@@ -23,9 +27,11 @@ from cronflow.domain.access import ApiKey, Principal, Role, User
 from cronflow.domain.alerts import AlertKind, AlertRecord, Notification, NotificationState
 from cronflow.domain.capabilities import Capabilities
 from cronflow.domain.cluster import Backlog, NodeReport
+from cronflow.domain.concurrency import parse_rate
 from cronflow.domain.events import RecordedEvent, event_of, fields_of
 from cronflow.domain.identity_cache import IdentityCache
-from cronflow.domain.job import DEFAULT_PRIORITY, SYSTEM_PREFIX, Job, JobRecord, PendingRun
+from cronflow.domain.job import DEFAULT_PRIORITY, RESERVED_LABEL, SYSTEM_PREFIX, Job, JobRecord, PendingRun
+from cronflow.domain.permits import LimitState, NamedLimit, Permit
 from cronflow.domain.placement import Placement, Waiting
 from cronflow.domain.run import GRAVE, Attempt, AttemptResult, Covers, Kind, Outcome, Resolution, Run, RunState, Settled
 from cronflow.domain.version import Version
@@ -37,6 +43,9 @@ NAME = re.compile(r'\{"name":"([^"\\]+)"')
 """How a stored definition begins, if this version wrote it."""
 _definitions: IdentityCache[Job, str] = IdentityCache(JOBS_REMEMBERED)
 US = "\x1f"
+NEWER_KEYS = RESERVED_LABEL + "newer"
+"""The required label that contains the keys of a definition which CronFlow 0.9 does not know."""
+UNKNOWN_TO_0_9 = ("concurrency", "rate")
 
 
 def plain(value: Any) -> Any:
@@ -125,7 +134,7 @@ def record(document: Mapping[str, Any]) -> JobRecord:
 @lru_cache(maxsize=JOBS_REMEMBERED)
 def _job(text: str) -> Job:
     if (found := NAME.match(text)) is None or found[1].startswith(SYSTEM_PREFIX):
-        job = parse_job(orjson.loads(text))
+        job = parse_job(_with_newer_keys(orjson.loads(text)))
     else:
         job = _renamed(_nameless_job(text[found.end() :]), found[1])
     _definitions.put(job, text)
@@ -134,7 +143,24 @@ def _job(text: str) -> Job:
 
 @lru_cache(maxsize=JOBS_REMEMBERED)
 def _nameless_job(rest: str) -> Job:
-    return parse_job(orjson.loads(f'{{"name":"x"{rest}'))
+    return parse_job(_with_newer_keys(orjson.loads(f'{{"name":"x"{rest}')))
+
+
+def _with_newer_keys(document: Any) -> Any:
+    """The document that `_readable_by_0_9` was given."""
+    require = document.get("require") or {}
+    if NEWER_KEYS not in require:
+        return document
+    others = {label: value for label, value in require.items() if label != NEWER_KEYS}
+    return {**document, "require": others, **orjson.loads(require[NEWER_KEYS])}
+
+
+def _readable_by_0_9(document: Document) -> Document:
+    """The document without the keys that CronFlow 0.9 does not know, and with a label that contains them."""
+    newer = {key: document.pop(key) for key in UNKNOWN_TO_0_9 if key in document}
+    if newer:
+        document["require"] = {**document.get("require", {}), NEWER_KEYS: orjson.dumps(newer).decode()}
+    return document
 
 
 def _renamed(job: Job, name: str) -> Job:
@@ -147,7 +173,11 @@ def _renamed(job: Job, name: str) -> Job:
 
 def definition(job: Job) -> str:
     """A job's definition as JSON. Cached, because `_job` returns the same objects again and again."""
-    return _definitions.get(job) or _definitions.put(job, orjson.dumps(job_document(job, compact=True)).decode())
+    known = _definitions.get(job)
+    if known is not None:
+        return known
+    document = _readable_by_0_9(dict(job_document(job, compact=True)))
+    return _definitions.put(job, orjson.dumps(document).decode())
 
 
 def pending_run_document(pending_run: PendingRun) -> Document:
@@ -399,6 +429,38 @@ def event(document: Mapping[str, Any]) -> RecordedEvent | None:
     """None if this version does not have the kind."""
     found = event_of(document["kind"], given(document["fields"]))
     return None if found is None else RecordedEvent(document["_id"], document["at"], document["source"], found)
+
+
+# ------------------------------------------------------------------------------------------------------------- limits
+
+
+def named_limit_document(limit: NamedLimit) -> Document:
+    """The definition in the document of a named limit. Updates use the milliseconds of its rate."""
+    rate = limit.rate
+    return {
+        "limit": limit.limit,
+        "rate": None if rate is None else str(rate),
+        "burst": None if rate is None else rate.burst,
+        "interval_ms": None if rate is None else rate.interval_ms,
+        "tolerance_ms": None if rate is None else rate.tolerance_ms,
+        "description": limit.description,
+    }
+
+
+def limit_state(document: Mapping[str, Any]) -> LimitState:
+    rate = document.get("rate")
+    permits = (Permit(one["run"], one["fence"], one["node"], one["since"]) for one in document["permits"])
+    return LimitState(
+        id=document["_id"],
+        limit=document.get("limit"),
+        rate=None if rate is None else parse_rate(rate, document["burst"]),
+        permits=tuple(permits),
+        next_at=document.get("next_at"),
+        used_at=document.get("used_at"),
+        description=document.get("description", ""),
+        updated_at=document.get("updated_at"),
+        updated_by=document.get("updated_by", ""),
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------- alerts

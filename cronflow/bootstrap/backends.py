@@ -19,6 +19,7 @@ from cronflow.backends.mongo.control import MongoControl, MongoServerClock
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.mongo.events import MongoEventStore, MongoRollupStore, MongoTotals
 from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore, MongoVersionStore
+from cronflow.backends.mongo.limits import MongoLimitStore
 from cronflow.backends.mongo.logs import MongoLogStore
 from cronflow.backends.mongo.runs import MongoDeadLetters, MongoLateStore, MongoResultStore, MongoRunStore
 from cronflow.backends.redis.access import RedisRateLimiter, RedisTicketStore
@@ -87,6 +88,7 @@ def adapters(redis: RedisConnection, mongo: MongoDatabase, *, lock_s: float = 35
         alerts=MongoAlertStore(mongo),
         outbox=MongoOutbox(mongo),
         alert_conditions=MongoAlertConditions(mongo),
+        limits=MongoLimitStore(mongo),
         limiter=RedisRateLimiter(redis),
         tickets=RedisTicketStore(redis),
         feed=RedisFeed(redis),

@@ -15,6 +15,7 @@ from cronflow.leader.alert_evaluator import AlertEvaluator
 from cronflow.leader.contention import Contention
 from cronflow.leader.elector import Elector
 from cronflow.leader.late_inserts import LateInserts
+from cronflow.leader.limits import LimitGate, PermitRecovery
 from cronflow.leader.look_ahead import LookAhead
 from cronflow.leader.maintenance import Maintenance
 from cronflow.leader.node_monitor import NodeMonitor
@@ -41,6 +42,7 @@ from cronflow.usecases.runs import Canceller
 from cronflow.worker.attempt_log import LINES_PER_RUN
 from cronflow.worker.leases import Leases
 from cronflow.worker.log_writer import LogWriter
+from cronflow.worker.permits import Permits
 from cronflow.worker.recorder import Recorder
 from cronflow.worker.spool import Spool
 from cronflow.worker.worker import Worker
@@ -48,7 +50,16 @@ from cronflow.worker.worker import Worker
 STALLED_AFTER_S = 10.0
 DISPATCHING_ROLES = frozenset({"planner", "reconciler"})
 LEADER_ROLES = frozenset(
-    {"planner", "late inserts", "plan recovery", "reconciler", "maintenance", "node monitor", "alert evaluator"}
+    {
+        "planner",
+        "late inserts",
+        "plan recovery",
+        "reconciler",
+        "permit recovery",
+        "maintenance",
+        "node monitor",
+        "alert evaluator",
+    }
 )
 
 
@@ -105,7 +116,7 @@ def build_node(
         return worker.in_flight, worker.ended
 
     def leadership_changed() -> None:
-        for role in (planner, late_inserts, plan_recovery, reconciler, maintenance):
+        for role in (planner, late_inserts, plan_recovery, reconciler, permit_recovery, maintenance):
             role.wake.set()
 
     elector = Elector(
@@ -121,6 +132,7 @@ def build_node(
         emit=emit,
         meter=meter,
     )
+    permits = Permits(backends.limits, backends.bus, clock, outages, lambda: recorder.spooled, timings.group_commit)
     recorder = Recorder(
         backends.jobs,
         backends.runs,
@@ -135,6 +147,7 @@ def build_node(
         emit,
         counter.changed,
         meter,
+        permits,
     )
     heartbeat = Heartbeat(
         vital.membership,
@@ -163,13 +176,22 @@ def build_node(
         executor,
         clock,
         timings,
+        permits=permits,
         node=node,
         slots=slots,
         lines_per_run=lines_per_run,
         meter=meter,
     )
     leases = Leases(
-        vital.runs, vital.queue, clock, timings, node=node, current=worker.leases, lost=worker.lost, meter=meter
+        vital.runs,
+        vital.queue,
+        clock,
+        timings,
+        node=node,
+        current=worker.leases,
+        lost=worker.lost,
+        unrenewed=worker.unrenewed,
+        meter=meter,
     )
     keep_alive_thread = KeepAliveThread(
         [
@@ -187,16 +209,19 @@ def build_node(
     contention, unplaced, pending_runs = Contention(clock), UnplacedReporter(emit), PendingRuns(backends.runs)
     late_inserts = LateInserts(backends.plans, backends.runs, pending_runs, elector, clock)
     look_ahead = LookAhead(timings.look_ahead)
+    canceller = Canceller(backends.jobs, backends.runs, backends.queue, clock)
+    limits = LimitGate(backends.limits, backends.runs, canceller, clock)
     planner = Planner(
         backends.jobs,
         backends.plans,
         backends.runs,
         backends.membership,
-        Canceller(backends.jobs, backends.runs, backends.queue, clock),
+        canceller,
         elector,
         dispatcher,
         pending_runs,
         late_inserts,
+        limits,
         clock,
         timings,
         counter.inserted,
@@ -213,6 +238,7 @@ def build_node(
         elector,
         dispatcher,
         pending_runs,
+        limits,
         clock,
         timings,
         SpoolGrace(clock, timings, outages, lambda: recorder.spooled),
@@ -222,6 +248,7 @@ def build_node(
         unplaced,
         look_ahead,
     )
+    permit_recovery = PermitRecovery(backends.limits, backends.runs, elector, limits, clock, timings, emit)
     editor = Editor(backends.jobs, backends.versions, backends.plans, backends.runs, backends.queue, clock)
     maintenance = Maintenance(backends.store_admin, editor, elector, system_jobs, log_retention)
     node_monitor = NodeMonitor(backends.membership, backends.events, elector, clock, timings, emit)
@@ -235,6 +262,7 @@ def build_node(
         NodeRole("late inserts", late_inserts.step, late_inserts.wake),
         NodeRole("plan recovery", plan_recovery.step, plan_recovery.wake),
         NodeRole("reconciler", reconciler.step, reconciler.wake),
+        NodeRole("permit recovery", permit_recovery.step, permit_recovery.wake),
         NodeRole("maintenance", maintenance.step, maintenance.wake),
         NodeRole("worker", worker.step, worker.wake),
         NodeRole("local queue", worker.start_due, worker.instants),
@@ -279,6 +307,7 @@ def build_node(
         members=lambda: node_monitor.members,
         backlog=lambda: recorder.backlog,
         breakers=breakers,
+        limits=permit_recovery.figures,
         slots=slots,
         load=load,
     )

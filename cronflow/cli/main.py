@@ -39,6 +39,7 @@ COMMANDS = {
     "users": LazyCommand("commands.access:users", "Manage users of the API and their roles.", MANAGE),
     "keys": LazyCommand("commands.access:keys", "Manage API keys for scripts.", MANAGE),
     "secrets": LazyCommand("commands.access:secrets", "Manage secret values that jobs refer to by name.", MANAGE),
+    "limits": LazyCommand("commands.limits:limits", "Limit how many runs execute at the same time.", MANAGE),
     "alerts": LazyCommand("commands.alerts:alerts", "Notify webhooks when something goes wrong.", MANAGE),
     "audit": LazyCommand("commands.audit:audit", "Show who changed what.", INSPECT),
     "logs": LazyCommand("commands.logs:logs", "Search and follow the log lines of all runs.", INSPECT),
@@ -54,7 +55,21 @@ COMMANDS = {
 
 
 WITH_CONTEXT = frozenset(
-    ("jobs", "runs", "nodes", "cluster", "users", "keys", "secrets", "alerts", "logs", "logout", "whoami", "config")
+    (
+        "jobs",
+        "runs",
+        "nodes",
+        "cluster",
+        "users",
+        "keys",
+        "secrets",
+        "limits",
+        "alerts",
+        "logs",
+        "logout",
+        "whoami",
+        "config",
+    )
 )
 """The commands that use a saved login, so they take `--context`."""
 

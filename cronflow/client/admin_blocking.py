@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from cronflow.client.blocking import Client
     from cronflow.schemas.access import AuditSchema, KeySchema, NewKeySchema, SecretSchema, SecretSetSchema, UserSchema
     from cronflow.schemas.alerts import AlertSchema, AnswerSchema, NotificationSchema
+    from cronflow.schemas.limits import LimitSchema
 
 
 def _limits(jobs: Sequence[str] | None, *, allow_shell: bool | None, allow_secrets: bool | None) -> dict[str, object]:
@@ -49,6 +50,29 @@ class Alerts:
     def notifications(self, name: str, *, limit: int | None = None) -> Iterator[NotificationSchema]:
         """Its notifications, the newest first; at most `limit`."""
         return self._client.pages(get(path_of("alerts", name, "notices"), limit=page_size(limit)), limit)
+
+
+class NamedLimits:
+    """Limits that jobs share by their names."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def list(self) -> Iterator[LimitSchema]:
+        """NamedLimits, by name, with the runs that hold their permits and those that wait."""
+        return self._client.pages(get(path_of("limits"), limit=PAGE))
+
+    def get(self, name: str) -> LimitSchema:
+        """A limit."""
+        return self._client.send(get(path_of("limits", name)))
+
+    def put(self, limit: Mapping[str, object]) -> LimitSchema:
+        """Create or change a limit; it applies to runs that start from now on."""
+        return self._client.send(Call("PUT", path_of("limits", str(limit["name"])), body=limit, repeatable=True))
+
+    def delete(self, name: str) -> None:
+        """Delete a limit; 409 while jobs name it."""
+        self._client.send(Call("DELETE", path_of("limits", name)))
 
 
 class Users:

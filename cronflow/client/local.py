@@ -17,6 +17,7 @@ from cronflow.client.local_admin import (
     LocalAlerts,
     LocalAudit,
     LocalKeys,
+    LocalLimits,
     LocalSecrets,
     LocalUsers,
     Resource,
@@ -102,6 +103,7 @@ class LocalClient:
         self.cluster = LocalCluster(self)
         self.events = LocalEvents(self)
         self.logs = LocalLogs(self)
+        self.limits = LocalLimits(self)
         self.alerts = LocalAlerts(self)
         self.users = LocalUsers(self)
         self.keys = LocalKeys(self)

@@ -1,9 +1,12 @@
-"""What admins manage, without HTTP: alerts, users, API keys, secrets, the audit log; and the base of all resources."""
+"""What admins manage, without HTTP: alerts, limits, users, API keys, secrets, the audit log; and the base of all
+resources.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cronflow.domain.access import Role
@@ -31,6 +34,7 @@ from cronflow.schemas.alerts import (
 
 if TYPE_CHECKING:
     from cronflow.client.local import LocalClient
+from cronflow.schemas.limits import LimitSchema, limit_schema
 
 PAGE = 500
 
@@ -72,6 +76,22 @@ class LocalAlerts(Resource):
             notification_schema,
             limit,
         )
+
+
+class LocalLimits(Resource):
+    def list(self) -> AsyncIterator[LimitSchema]:
+        return _by_name(self._service.limits.find, limit_schema, lambda usage: usage.state.name)
+
+    async def get(self, name: str) -> LimitSchema:
+        return limit_schema(await self._service.limits.get(name))
+
+    async def put(self, limit: Mapping[str, object]) -> LimitSchema:
+        from cronflow.documents.limits import parse_limit
+
+        return limit_schema((await self._service.limits.define(parse_limit(limit), by=self._by))[0])
+
+    async def delete(self, name: str) -> None:
+        await self._service.limits.delete(name, by=self._by)
 
 
 class LocalUsers(Resource):
@@ -186,8 +206,12 @@ class LocalAudit(Resource):
         )
 
 
-def _by_name(find: Callable[..., Awaitable[Sequence[Any]]], shape: Callable[[Any], Schema]) -> AsyncIterator[Schema]:
-    return paged(lambda after, size: find(after=after, limit=size), "", lambda one: one.name, shape, None)
+def _by_name(
+    find: Callable[..., Awaitable[Sequence[Any]]],
+    shape: Callable[[Any], Schema],
+    name: Callable[[Any], str] = attrgetter("name"),
+) -> AsyncIterator[Schema]:
+    return paged(lambda after, size: find(after=after, limit=size), "", name, shape, None)
 
 
 def page_size(limit: int | None) -> int:

@@ -34,6 +34,7 @@ from cronflow.documents.values import (
     whole,
     written_duration,
 )
+from cronflow.domain.concurrency import KeyedConcurrency, KeyedRate, OnFull, parse_rate
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import (
     CommandTarget,
@@ -299,6 +300,71 @@ def _read_misfire(value: object) -> Misfire:
 # ---------------------------------------------------------------------------------------------------------------- job
 
 
+# ------------------------------------------------------------------------------------------------------------- limits
+
+
+class ConcurrencyForm(TypedDict):
+    """How many runs with the same value of a key execute at the same time."""
+
+    key: Annotated[str, Key(text, sample="{job}", missing='add the key, such as "{args.region}"')]
+    """A template over `{args.NAME}`, `{labels.NAME}` and `{job}`; runs of all jobs with its value count together."""
+    limit: Annotated[int, Key(whole)]
+    """How many of them execute at the same time at most."""
+    on_full: Annotated[OnFull, Key(choice(OnFull))]
+    """What happens to a run when as many execute: it waits, is skipped, or replaces the one that began first."""
+
+
+class JobRateForm(TypedDict):
+    """How many runs start per period."""
+
+    rate: Annotated[str, Key(text, sample="1/s", missing="add the rate, such as rate: 100/m")]
+    """A number per `s`, `m`, `h` or `d`, such as `100/m`; the starts are spaced evenly."""
+    key: Annotated[str | None, OPTIONAL_TEXT]
+    """A template as in `concurrency`; null: the runs of this job."""
+    burst: Annotated[int, Key(whole)]
+    """How many may start at once after a pause."""
+
+
+def _keyed_rate(rate: str, key: str | None = None, burst: int = 1) -> KeyedRate:
+    return KeyedRate(parse_rate(rate, burst), key or "")
+
+
+CONCURRENCY = DocumentTable(ConcurrencyForm, KeyedConcurrency)
+JOB_RATE = DocumentTable(JobRateForm, _keyed_rate)
+
+
+def _read_limit(value: object) -> KeyedConcurrency | str:
+    return text(value) if isinstance(value, str) else CONCURRENCY.read(value)
+
+
+def read_concurrency(value: object) -> tuple[KeyedConcurrency | str, ...]:
+    """The name of a limit, a mapping with a key, or a list of those. Raises InvalidInput."""
+    if value is None:
+        return ()
+    return list_of(_read_limit, "limits")(value) if isinstance(value, list | tuple) else (_read_limit(value),)
+
+
+def _write_concurrency(limits: tuple[KeyedConcurrency | str, ...]) -> list[object]:
+    return [one if isinstance(one, str) else CONCURRENCY.write(one) for one in limits]
+
+
+def read_job_rate(value: object) -> KeyedRate | None:
+    """A rate such as 100/m, or a mapping with one. Raises InvalidInput."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return KeyedRate(parse_rate(value))
+    return JOB_RATE.read(value)
+
+
+def _write_job_rate(rate: KeyedRate | None) -> JobRateForm | str | None:
+    if rate is None:
+        return None
+    if not rate.key and rate.rate.burst == 1:
+        return str(rate.rate)
+    return {"rate": str(rate.rate), "key": rate.key or None, "burst": rate.rate.burst}
+
+
 class JobForm(TypedDict):
     """What to run and when, with every default."""
 
@@ -339,13 +405,17 @@ class JobForm(TypedDict):
     """0, the lowest, to 9."""
     require: Annotated[dict[str, str], TEXTS]
     """The labels that a node must have."""
+    concurrency: Annotated[list[ConcurrencyForm | str], Key(read_concurrency, _write_concurrency)]
+    """How many runs execute at the same time: names of limits that jobs share, and keys."""
+    rate: Annotated[JobRateForm | str | None, Key(read_job_rate, _write_job_rate)]
+    """How many runs start per period, such as `100/m`; null: no limit."""
     labels: Annotated[dict[str, str], TEXTS]
     """For people, and for searching."""
     enabled: Annotated[bool, Key(flag)]
     """Whether its fires are planned."""
 
 
-JOB = DocumentTable(JobForm, Job, refused=dict.fromkeys(("prefer", "resources", "concurrency", "after"), NOT_YET))
+JOB = DocumentTable(JobForm, Job, refused=dict.fromkeys(("prefer", "resources", "after"), NOT_YET))
 TABLES: tuple[DocumentTable[Any], ...] = (
     JOB,
     CRON,
@@ -360,6 +430,8 @@ TABLES: tuple[DocumentTable[Any], ...] = (
     BACKOFF,
     DELAYS,
     MISFIRE,
+    CONCURRENCY,
+    JOB_RATE,
 )
 """The mappings that users write."""
 

@@ -23,13 +23,16 @@ TARGETS_REMEMBERED = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a job needs: labels, and by its target a shell, a module, a host or secrets."""
+    """What a job needs: labels; by its target a shell, a module, a host or secrets; and whether it has limits, so that
+    its runs need permits.
+    """
 
     labels: tuple[tuple[str, str], ...] = ()
     shell: bool = False
     module: str = ""
     host: str = ""
     secrets: bool = False
+    permits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,9 @@ _known: IdentityCache[Target, Needs] = IdentityCache(TARGETS_REMEMBERED)
 def needs_of(job: Job) -> Needs:
     """What the job needs. Cached by target: the stores return the same object for the same document."""
     needs = _known.get(job.target) or _known.put(job.target, _needs_of(job.target))
-    return replace(needs, labels=tuple(sorted(job.require.items()))) if job.require else needs
+    if job.require or job.has_limits:
+        return replace(needs, labels=tuple(sorted(job.require.items())), permits=job.has_limits)
+    return needs
 
 
 def _needs_of(target: Target) -> Needs:

@@ -56,7 +56,8 @@ class NodeReport:
     how long it has not reached MongoDB; `breakers` has the states of its circuit breakers by service: MongoDB's, and
     those of hosts that are not closed; `zones` is the version of its time zone data; `capabilities` is what it can run,
     None for a node of 0.6. `accepts_early` is how many runs beyond its slots it accepts before their instant, None for
-    a node of 0.8, which would start them at once.
+    a node of 0.8, which would start them at once. `acquires_permits` is false for a node of 0.9, which would start runs
+    beyond their limits.
     """
 
     name: str
@@ -80,6 +81,7 @@ class NodeReport:
     capabilities: Capabilities | None = None
     inserts_runs: bool = False
     accepts_early: int | None = None
+    acquires_permits: bool = False
 
     @property
     def id(self) -> str:

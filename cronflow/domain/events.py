@@ -404,6 +404,30 @@ class JobDeleted(Event):
 
 
 @event
+class LimitDefined(Event):
+    limit: str
+    by: str
+    message = "limit {limit} was defined"
+
+
+@event
+class LimitDeleted(Event):
+    limit: str
+    by: str
+    message = "limit {limit} was deleted"
+
+
+@event
+class PermitsRecovered(Event):
+    """Runs ended, or moved to another node, without releasing their permits."""
+
+    permits: int
+    run: str
+    severity = Severity.WARN
+    message = "{permits:permit|permits} of ended attempts recovered, for example of {run}"
+
+
+@event
 class AlertGaveUp(Event):
     """A webhook did not accept a notification within a day; it is not sent again."""
 

@@ -14,6 +14,7 @@ from datetime import datetime, time, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from cronflow.domain.concurrency import MOST_LIMITS_OF_A_JOB, KeyedConcurrency, KeyedRate
 from cronflow.domain.durations import LONGEST, Duration, format_duration, parse_duration
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.limits import Limits, check_user
@@ -234,6 +235,19 @@ _MASKED = (f"is {HIDDEN}, from a document that was masked for a viewer", "write 
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
+RESERVED_LABEL = "_sys:"
+
+
+def label_problems(require: Mapping[str, str]) -> list[Problem]:
+    """Labels that no user may require, because the stores use them (see `backends.codec`)."""
+    remedy = "remove it; CronFlow 0.9 shows it for a job with keys that it does not know"
+    return [
+        Problem(f"require.{label}", f"labels that begin with {RESERVED_LABEL} are reserved", remedy)
+        for label in require
+        if label.startswith(RESERVED_LABEL)
+    ]
+
+
 def target_problems(target: Target) -> list[Problem]:
     """Parts of a target that no node can run. They are refused when a job is defined, and not when it is read, because
     older versions have stored such jobs.
@@ -296,6 +310,8 @@ class Job:
     start_guard: StartGuard = StartGuard.REDIS
     priority: int = DEFAULT_PRIORITY
     require: Mapping[str, str] = field(default_factory=dict)
+    concurrency: tuple[KeyedConcurrency | str, ...] = ()
+    rate: KeyedRate | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     enabled: bool = True
 
@@ -311,6 +327,27 @@ class Job:
             if self.retry.max:
                 raise InvalidInput("delivery at_most_once never starts a run twice, so retry.max must be 0")
             object.__setattr__(self, "start_guard", StartGuard.MONGO)
+        if self.has_limits:
+            self._check_limits()
+            # A permit counts for a start that is recorded; without the record it could belong to nobody.
+            object.__setattr__(self, "start_guard", StartGuard.MONGO)
+
+    def _check_limits(self) -> None:
+        names = [one for one in self.concurrency if isinstance(one, str)]
+        keys = [one.key for one in self.concurrency if not isinstance(one, str)]
+        if len(self.concurrency) > MOST_LIMITS_OF_A_JOB:
+            raise InvalidInput(f"concurrency has {len(self.concurrency)} limits; at most {MOST_LIMITS_OF_A_JOB}")
+        for found in (names, keys):
+            if len(set(found)) < len(found):
+                twice = next(one for one in found if found.count(one) > 1)
+                raise InvalidInput(f"concurrency has {twice!r} more than once; remove one of them")
+        for name in names:
+            check_name(name, "limit")
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether its runs need permits."""
+        return bool(self.concurrency) or self.rate is not None
 
     @property
     def takes_args(self) -> bool:

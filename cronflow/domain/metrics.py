@@ -1,9 +1,10 @@
 """Metrics: every figure that a process exports, in one table.
 
 Rules: a metric is declared here and nowhere else, so tests can compare the reference, the alert rules and the
-dashboards with the table. No label has values that users or jobs choose, except the hosts of HTTP jobs, of which only
-the first `MOST_SERVICES` are exported, so the number of series does not grow with jobs or runs. Names follow the
-conventions of Prometheus: base units, `_seconds`, `_bytes`, and `_total` for counters.
+dashboards with the table. No label has values that users or jobs choose, except the hosts of HTTP jobs and the names of
+limits, of which only the first `MOST_SERVICES` and `MOST_LIMITS` are exported, so the number of series does not grow
+with jobs or runs. Names follow the conventions of Prometheus: base units, `_seconds`, `_bytes`, and `_total` for
+counters.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from cronflow.domain.run import ENDED, Outcome
 
 MOST_SERVICES = 50
 """How many breakers are exported by name; MongoDB's always is."""
+MOST_LIMITS = 50
+"""How many named limits are exported."""
 
 
 class MetricKind(StrEnum):
@@ -141,6 +144,13 @@ CLUSTER_NODES = _gauge(
 )
 CLUSTER_SLOTS = _gauge("cronflow_cluster_slots", "Slots of all nodes.", _CLUSTER)
 CLUSTER_IN_FLIGHT = _gauge("cronflow_cluster_runs_in_flight", "Runs in flight on all nodes.", _CLUSTER)
+_LIMIT = Label("limit", f"the names of limits, of which the first {MOST_LIMITS} are exported")
+LIMIT_PERMITS = _gauge(
+    "cronflow_limit_permits", "Runs that hold a permit of a named limit.", (MetricSource.LEADER,), _LIMIT
+)
+LIMIT_WAITING = _gauge(
+    "cronflow_limit_waiting", "Fires and runs that wait for a named limit.", (MetricSource.LEADER,), _LIMIT
+)
 QUEUE_DEPTH = _gauge("cronflow_queue_depth", "Runs in the queues of all nodes.", _CLUSTER)
 RUNS_OPEN = _gauge("cronflow_runs_open", "Open runs, counted every ten seconds and up to 100000.", _API)
 DEAD_LETTERS = _gauge("cronflow_dead_letters", "Unresolved dead letters, counted every ten seconds.", _API)

@@ -101,6 +101,8 @@ def unable(member: Member, needs: Needs) -> str | None:
             found = report.labels.get(key)
             have = f"no label {key}" if found is None else f"label {key}={found}"
             return f"{have} (needs {key}={value})"
+    if needs.permits and not report.acquires_permits:
+        return f"does not support limits (it runs {report.version or 'an older version'}); upgrade it"
     # A node of 0.6 announces nothing; it declines what it cannot run.
     return None if report.capabilities is None else report.capabilities.obstacle(needs)
 
@@ -123,9 +125,9 @@ def ineligible(member: Member, needs: Needs, stale_after: timedelta = STALE_AFTE
     return None
 
 
-Group = tuple[tuple[tuple[str, str], ...], tuple[bool, ...], bool]
-"""Needs that the same nodes meet: the labels, and whether each of the announced capabilities suffices; and whether runs
-are placed before their instant.
+Group = tuple[tuple[tuple[str, str], ...], tuple[bool, ...], bool, bool]
+"""Needs that the same nodes meet: the labels, and whether each of the announced capabilities suffices; whether runs
+need permits, and whether they are placed before their instant.
 """
 
 
@@ -229,7 +231,7 @@ class Fleet:
         group = self._groups.get((needs, early))
         if group is None:
             suffices = tuple(announced.obstacle(needs) is None for announced in self._announced)
-            group = self._groups[needs, early] = (needs.labels, suffices, early)
+            group = self._groups[needs, early] = (needs.labels, suffices, needs.permits, early)
         return group
 
     def _placement(

@@ -112,12 +112,17 @@ def decide(record: JobRecord, now: datetime, open_since: Collection[datetime]) -
             return _catch_up(job, fire, now)
 
 
+def skipped(fire: Fire, reason: str) -> SkipFire:
+    """The decision to skip this fire instead, with the same cursor."""
+    return SkipFire(fire.fire, fire.next_fire, reason, fire.covers)
+
+
 def decide_early(record: JobRecord, now: datetime, until: datetime, has_open_run: bool) -> Fire | None:
     """Decide the fire at the cursor before its instant. None: it is too early, or it has to be decided at the instant,
-    because a run of the job is open.
+    because a run of the job is open or it has limits.
     """
     job, fire = record.job, record.next_fire
-    if fire is None or job.schedule is None or not now < fire <= until:
+    if fire is None or job.schedule is None or job.has_limits or not now < fire <= until:
         return None
     if has_open_run and job.overlap is not Overlap.ALLOW:
         return None

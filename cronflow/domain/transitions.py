@@ -264,14 +264,21 @@ def finish(
             return end(RunState.FAILED)
 
 
-def give_back(claimed: ClaimedRun, finish_id: str, attempt_result: AttemptResult, ended_at: datetime) -> Change:
+def give_back(
+    claimed: ClaimedRun,
+    finish_id: str,
+    attempt_result: AttemptResult,
+    ended_at: datetime,
+    waiting: Waiting | None = None,
+) -> Change:
     """The handler never started, so no attempt is used up, although the start may be recorded: `start_guard: mongo`
     records it before the executor is called. If another holder of a duplicated item has recorded its start, the run
     stays with that one. A declined or deferred attempt is stored, so that the leader does not offer the run to that
-    node again. It is no failure, so the run's `error` stays as it is.
+    node again. It is no failure, so the run's `error` stays as it is. With `waiting`, a limit is full: every node would
+    defer the run, so the attempt is not stored.
     """
     refused = None
-    if attempt_result.outcome in (Outcome.DECLINED, Outcome.DEFERRED):
+    if waiting is None and attempt_result.outcome in (Outcome.DECLINED, Outcome.DEFERRED):
         refused = Attempt(
             claimed.attempt, claimed.fence, claimed.node, None, ended_at, attempt_result.outcome, attempt_result.error
         )
@@ -288,6 +295,7 @@ def give_back(claimed: ClaimedRun, finish_id: str, attempt_result: AttemptResult
             "attempt": claimed.attempt - 1,
             "started_at": None,
             "start_id": None,
+            **({} if waiting is None else {"waiting": waiting}),
         },
         attempt=refused,
         proof=("finish_id", finish_id),

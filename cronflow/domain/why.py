@@ -291,7 +291,9 @@ def _decided(known: Known, version: Version, run: Run, instant: datetime) -> Ite
         return
     yield _lateness(version, run, instant)
     if run.reason != "misfire":
-        yield Overlapping(version.job.overlap, run.blocked_by, skipped=run.reason == "overlap")
+        # A limit may have blocked it instead.
+        blocked_by = None if run.reason == "limit" else run.blocked_by
+        yield Overlapping(version.job.overlap, blocked_by, skipped=run.reason == "overlap")
     yield from _progress(known, run, instant)
 
 

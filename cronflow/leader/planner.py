@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import itertools
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -20,14 +22,26 @@ import structlog
 from cronflow.domain import metrics
 from cronflow.domain.capabilities import needs_of
 from cronflow.domain.cluster import Tenure
-from cronflow.domain.errors import Conflict, Deposed
+from cronflow.domain.concurrency import LimitUse, OnFull, uses_of
+from cronflow.domain.errors import Conflict, Deposed, InvalidInput
 from cronflow.domain.job import JobRecord, Overlap, PendingRun, PlanIntent, StartGuard
 from cronflow.domain.placement import Fleet, NoNode, Placement, Waiting, in_turn
-from cronflow.domain.planning import Fire, SkipFire, Wait, decide, run_of_pending, wait_for
+from cronflow.domain.planning import (
+    WAIT_MOST,
+    Decision,
+    Fire,
+    SkipFire,
+    Wait,
+    decide,
+    run_of_pending,
+    skipped,
+    wait_for,
+)
 from cronflow.domain.run import Run, RunState, run_id
 from cronflow.leader.contention import MOST_POSTED, Contender, Contention, Placer
 from cronflow.leader.elector import Elector
 from cronflow.leader.late_inserts import LateInserts, Pushed
+from cronflow.leader.limits import LimitGate, Occupancy
 from cronflow.leader.look_ahead import LookAhead
 from cronflow.leader.pending_runs import PendingRuns
 from cronflow.leader.unplaced import UnplacedReporter
@@ -77,14 +91,15 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """A job that cannot be planned now. `blocked`: until a run of it ends, or any run where it has `no_node`.
-    `replaces`: its open run is to be cancelled.
+    """A job that cannot be planned now. `blocked`: until a run of it ends, or any run where it has `no_node` or waits
+    for a limit. `replaces`: its open run is to be cancelled. `until`: nothing changes before.
     """
 
     waiting: Waiting
     blocked: bool = False
     replaces: bool = False
     no_node: NoNode | None = None
+    until: datetime | None = None
 
 
 @dataclass(slots=True)
@@ -113,6 +128,7 @@ class Planner:
         dispatcher: Dispatcher,
         pending_runs: PendingRuns,
         late_inserts: LateInserts,
+        limits: LimitGate,
         clock: Clock,
         timings: Timings,
         count: Callable[[Run], None] = lambda _: None,
@@ -130,6 +146,7 @@ class Planner:
         self._dispatcher = dispatcher
         self._pending_runs = pending_runs
         self._late_inserts = late_inserts
+        self._limits = limits
         self._clock = clock
         self._timings = timings
         self._contention = contention or Contention(clock)
@@ -236,12 +253,14 @@ class Planner:
         # Runs that may overlap do not matter, however many wait.
         excluding = [record.name for record in records if record.job.overlap is not Overlap.ALLOW]
         open_runs = await self._runs.open_of(excluding) if excluding else {}
+        uses = _uses(due)
+        occupancy = await self._limits.read(itertools.chain(*uses.values()), tenure.term, Placer.PLANNER)
         fleet = Fleet(
             members, timedelta(seconds=self._timings.stale_after), early=self._look_ahead.waiting(self._clock.now())
         )
         # Jobs that cannot be placed would only be read again.
         self._limit = min(MOST_AT_ONCE, fleet.capacity + LEAST_AT_ONCE)
-        found = self._decide_all(tenure, due, open_runs, fleet, now)
+        found = self._decide_all(tenure, due, open_runs, fleet, now, occupancy, uses)
         if early and not self._out_of_capacity:
             for record, move in self._look_ahead.decide_all(tenure, early, open_runs, fleet, now):
                 found.early.append(Planned(record, move, run_id(record.name, move.pending_run.fire)))
@@ -262,6 +281,7 @@ class Planner:
         if found.replaced:
             # Repeated in each round: a run that was dispatched a moment ago may have started since.
             await self._replace(found.replaced)
+        await self._limits.replace(occupancy)
         moves = {plan.record.name: plan.move for plan in (*found.planned, *found.early)}
         following = (move.next_fire for move in moves.values() if move.next_fire is not None)
         left = (record.due_at for record in early if record.name not in moves and record.due_at is not None)
@@ -274,6 +294,8 @@ class Planner:
         open_runs: Mapping[str, Sequence[OpenRun]],
         fleet: Fleet,
         now: datetime,
+        occupancy: Occupancy,
+        uses: Mapping[str, Sequence[LimitUse]],
     ) -> Decisions:
         decisions = Decisions()
         line: list[JobRecord | Contender] = [*due, *self._contention.against(Placer.PLANNER)]
@@ -288,7 +310,8 @@ class Planner:
                 # Room for a run that the reconciler places.
                 fleet.place(record.needs)
                 continue
-            found = self._decide(record, tenure, fleet, now, open_runs.get(record.name, ()))
+            limits = occupancy, uses.get(record.name, ())
+            found = self._decide(record, tenure, fleet, now, open_runs.get(record.name, ()), *limits)
             if isinstance(found, Deferred):
                 # This job alone cannot be placed: it is deferred, so that it never starves the others.
                 self._defer(decisions, record, found, now)
@@ -304,7 +327,8 @@ class Planner:
         rounds = self._waited.get(record.name, 0)
         self._waited[record.name] = rounds + 1
         waiting = found.waiting.still(record.waiting)
-        decisions.deferred[record.name] = Deferral(record.rev, now + wait_for(rounds), waiting, record.job.priority)
+        due_at = now + wait_for(rounds) if found.until is None else min(found.until, now + WAIT_MOST)
+        decisions.deferred[record.name] = Deferral(record.rev, due_at, waiting, record.job.priority)
         if found.blocked:
             self._blocked[record.name] = record.job.priority
         if found.no_node is not None and found.no_node.busy:
@@ -324,11 +348,23 @@ class Planner:
         self._run_ended = self._run_ended or bool(ended)
 
     def _decide(
-        self, record: JobRecord, tenure: Tenure, fleet: Fleet, now: datetime, open_runs: Sequence[OpenRun]
+        self,
+        record: JobRecord,
+        tenure: Tenure,
+        fleet: Fleet,
+        now: datetime,
+        open_runs: Sequence[OpenRun],
+        occupancy: Occupancy,
+        uses: Sequence[LimitUse],
     ) -> Planned | Deferred:
         placement: Placement | None = None
         blocked_by, reason = min(open_runs, key=lambda run: run.created_at).id if open_runs else None, None
-        decision = decide(record, now, [run.created_at for run in open_runs])
+        decision: Decision = decide(record, now, [run.created_at for run in open_runs])
+        run = run_id(record.name, record.next_fire or now)
+        if isinstance(decision, Fire) and (full := occupancy.obstacle(uses, run, _rank(record))) is not None:
+            if full.on_full is not OnFull.SKIP:
+                return Deferred(full.waiting(decision.fire, now), blocked=True, until=full.until)
+            decision, blocked_by = skipped(decision, "limit"), full.held_by
         match decision:
             case Wait():
                 fire = record.next_fire or now
@@ -341,17 +377,20 @@ class Planner:
                 state, placement = RunState.DISPATCHED, placed
             case SkipFire():
                 state, reason = RunState.SKIPPED, decision.reason
+        fence = tenure.fences.next(now)
+        if state is RunState.DISPATCHED:
+            occupancy.reserve(uses, run, fence)
         pending_run = PendingRun(
             fire=decision.fire,
             state=state,
-            fence=tenure.fences.next(now),
+            fence=fence,
             job_ver=record.ver,
             at=now,
             node=None if placement is None else placement.node,
             covers=decision.covers,
             reason=reason,
             placement=placement,
-            blocked_by=blocked_by if reason == "overlap" else None,
+            blocked_by=blocked_by if reason in ("overlap", "limit") else None,
         )
         return Planned(
             record,
@@ -362,7 +401,7 @@ class Planner:
                 pending_run=pending_run,
                 priority=record.job.priority,
             ),
-            run_id(record.name, decision.fire),
+            run,
         )
 
     async def _write_batch(
@@ -409,6 +448,16 @@ class Planner:
             self._meter.observe(metrics.DISPATCH_LATENESS, max(0.0, (now - fire).total_seconds()))
         if fires:
             self._meter.add(metrics.DISPATCHED, by=len(fires))
+
+
+def _uses(records: Iterable[JobRecord]) -> dict[str, Sequence[LimitUse]]:
+    """The limits of the fires of these jobs. A run that has no value for a key is dispatched, and fails there."""
+    found: dict[str, Sequence[LimitUse]] = {}
+    for record in records:
+        if record.job.has_limits:
+            with suppress(InvalidInput):
+                found[record.name] = uses_of(record.job)
+    return found
 
 
 def _rank(item: JobRecord | Contender) -> tuple[int, datetime]:

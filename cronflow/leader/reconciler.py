@@ -10,8 +10,10 @@ is not pushed.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -20,7 +22,8 @@ import structlog
 from cronflow.domain import transitions
 from cronflow.domain.capabilities import needs_of
 from cronflow.domain.cluster import Tenure, node_name
-from cronflow.domain.errors import Deposed
+from cronflow.domain.concurrency import LimitUse, OnFull, uses_of
+from cronflow.domain.errors import Deposed, InvalidInput
 from cronflow.domain.events import RunsReassigned
 from cronflow.domain.failures import dead_letter_events
 from cronflow.domain.job import JobRecord, Overlap
@@ -38,9 +41,10 @@ from cronflow.domain.recovery import (
 )
 from cronflow.domain.run import SCHEDULED, Outcome, Run, RunState
 from cronflow.domain.transitions import Change, Transition
-from cronflow.leader.blocked_jobs import BlockedJobs
 from cronflow.leader.contention import Contender, Contention, Placer
 from cronflow.leader.elector import Elector
+from cronflow.leader.left_out import LeftOut
+from cronflow.leader.limits import LimitGate, Occupancy
 from cronflow.leader.look_ahead import LookAhead
 from cronflow.leader.pending_runs import PendingRuns
 from cronflow.leader.planner import Dispatcher
@@ -60,6 +64,7 @@ NO_NODE_PAUSE = timedelta(seconds=2)
 GIVEN_UP_ON_WORKER = frozenset({Transition.REDISPATCH_LOST, Transition.MARK_LOST})
 OWN_SPOOL_GRACES = 4
 OWN_SPOOL_LOOK_S = 5.0
+LIMIT_PAUSE, SHORTEST_LIMIT_PAUSE = timedelta(seconds=5), timedelta(milliseconds=50)
 
 log = structlog.get_logger("cronflow.node")
 
@@ -68,8 +73,8 @@ Holdings = dict[str, tuple[bool, dict[str, int]]]
 
 @dataclass(slots=True, kw_only=True)
 class Round:
-    """What a round has read, and what it found: the changes, the runs to push, those that found no node, and the jobs
-    whose runs wait for another one.
+    """What a round has read, and what it found: the changes, the runs to push, those that found no node, the jobs whose
+    runs wait for another one, and the reasons of those that wait for a limit.
     """
 
     tenure: Tenure
@@ -79,11 +84,14 @@ class Round:
     fleet: Fleet
     names_up: Collection[str]
     others: dict[str, dict[str, RunState]]
+    uses: Mapping[str, Sequence[LimitUse]]
+    occupancy: Occupancy
     changes: list[Change] = field(default_factory=list)
     placed: dict[str, tuple[str, Assignment]] = field(default_factory=dict)
     contending: list[Contender] = field(default_factory=list)
     unplaced: list[tuple[str, Waiting]] = field(default_factory=list)
-    blocked: set[str] = field(default_factory=set)
+    blocked: dict[str, timedelta | None] = field(default_factory=dict)
+    full: dict[str, timedelta | None] = field(default_factory=dict)
 
 
 class Reconciler:
@@ -95,6 +103,7 @@ class Reconciler:
         elector: Elector,
         dispatcher: Dispatcher,
         pending_runs: PendingRuns,
+        limits: LimitGate,
         clock: Clock,
         timings: Timings,
         grace: SpoolGrace,
@@ -108,6 +117,7 @@ class Reconciler:
         self._elector = elector
         self._dispatcher = dispatcher
         self._pending_runs = pending_runs
+        self._limits = limits
         self._clock = clock
         self._timings = timings
         self._grace = grace
@@ -118,20 +128,22 @@ class Reconciler:
         self._look_ahead = look_ahead or LookAhead()
         self._contends = False
         self._waiting_at_once = LEAST_WAITING
-        self._blocked = BlockedJobs(clock)
+        self._blocked, self._full = LeftOut(clock), LeftOut(clock)
         self.wake = Wake()
 
     def capacity_freed(self) -> None:
-        """A run has ended. This wakes only a reconciler with runs that wait for a free slot, or for another run."""
+        """A run has ended. This wakes only a reconciler with runs that wait for a free slot, another run or a limit."""
         self._blocked.run_ended()
-        if self._contends or self._blocked:
+        self._full.run_ended()
+        if self._contends or self._blocked or self._full:
             self.wake.set()
 
     async def step(self) -> float:
         tenure = self._elector.tenure
         if tenure is None:
             return IDLE_S
-        overdue = await self._runs.overdue(AT_ONCE, self._waiting_at_once, self._blocked.current())
+        blocked, full = self._blocked.current(), self._full.current()
+        overdue = await self._runs.overdue(AT_ONCE, self._waiting_at_once, blocked, full)
         self._grace.answered(tenure.term)
         more = False
         if overdue:
@@ -146,10 +158,9 @@ class Reconciler:
             self._contention.post(Placer.RECONCILER, (), 0)
         if more:
             return 0.0
-        if not self._blocked:
-            return self._timings.reconcile
         # A pause of less than the clock's resolution would not end.
-        return min(self._timings.reconcile, max(SHORTEST_PAUSE_S, self._blocked.left_s()))
+        left = max(SHORTEST_PAUSE_S, min(self._blocked.left_s(), self._full.left_s()))
+        return min(self._timings.reconcile, left)
 
     async def _reconcile(self, tenure: Tenure, overdue: list[Run]) -> bool:
         """Returns whether to look at once at those that were not read."""
@@ -162,6 +173,8 @@ class Reconciler:
             self._membership.holdings(nodes),
         )
         jobs = {record.name: record for record in found}
+        uses = _uses(overdue, jobs)
+        occupancy = await self._limits.read(itertools.chain(*uses.values()), tenure.term, Placer.RECONCILER)
         now, stale_after = self._clock.now(), timedelta(seconds=self._timings.stale_after)
         this = Round(
             tenure=tenure,
@@ -171,6 +184,8 @@ class Reconciler:
             fleet=Fleet(members, stale_after, early=self._look_ahead.waiting(now)),
             names_up={member.report.name for member in members},
             others=await self._others(tenure, overdue, jobs),
+            uses=uses,
+            occupancy=occupancy,
         )
         retrying = [run for run in overdue if run.state is RunState.RETRYING]
         full = len(overdue) - len(retrying) == AT_ONCE or len(retrying) >= self._waiting_at_once
@@ -201,9 +216,10 @@ class Reconciler:
                 )
         self._emit_events([change for change in this.changes if change.run in applied])
         await self._dispatcher.push(tenure, [where for run, where in this.placed.items() if run in applied], read_at)
+        await self._limits.replace(occupancy)
         # Without a change, the next round would read the same runs.
-        progress = self._blocked.add(this.blocked) or bool(this.changes)
-        return full and progress
+        new = [self._blocked.add(this.blocked), self._full.add(this.full)]
+        return full and (any(new) or bool(this.changes))
 
     def _emit_events(self, applied: Sequence[Change]) -> None:
         for change in applied:
@@ -267,6 +283,8 @@ class Reconciler:
             if waits is not None:
                 this.changes.append(transitions.end(run, waits, finish_id, now))
                 return
+        if self._is_full(this, run, record, finish_id):
+            return
         refused = refusals(run, now)
         pause = decline_pause(run, now)
         early = run.kind in SCHEDULED and run.fire_at > now
@@ -312,6 +330,7 @@ class Reconciler:
         )
         if early:
             self._look_ahead.placed(placed.node, run.fire_at)
+        this.occupancy.reserve(this.uses.get(run.id, ()), run.id, fence)
         this.changes.append(change)
         this.placed[run.id] = (placed.node, assignment)
         # The next run of this job in this round waits for this one.
@@ -322,9 +341,42 @@ class Reconciler:
         if run.state is not RunState.RETRYING:
             this.changes.append(transitions.postpone(run, verdict, waiting))
             return
-        this.blocked.add(run.job)
+        this.blocked[run.job] = None
         if waiting != run.waiting:
             this.changes.append(transitions.hold(run, waiting))
+
+    def _is_full(self, this: Round, run: Run, record: JobRecord, finish_id: str) -> bool:
+        """Whether a limit keeps the run from being dispatched. A run that waits for a limit stays overdue, and is left
+        out like the others that wait for it until a permit is released or the rate allows a start.
+        """
+        uses = this.uses.get(run.id, ())
+        full = this.occupancy.obstacle(uses, run.id, _rank(run, this.jobs))
+        if full is None:
+            return False
+        if full.on_full is OnFull.SKIP and not run.attempts and run.state is RunState.RETRYING:
+            skip = End(Transition.SKIP_WAITING, RunState.SKIPPED, None, reason="limit")
+            this.changes.append(transitions.end(run, skip, finish_id, this.now))
+            return True
+        waiting = full.waiting(run.fire_at, this.now).still(run.waiting)
+        pause = None if full.until is None else min(max(full.until - this.now, SHORTEST_LIMIT_PAUSE), LIMIT_PAUSE)
+        if run.state is not RunState.RETRYING:
+            this.changes.append(transitions.postpone(run, Postpone(pause or LIMIT_PAUSE, counts=False), waiting))
+            return True
+        this.full[waiting.reason] = pause
+        if run.waiting is None or run.waiting.reason != waiting.reason:
+            this.changes.append(transitions.hold(run, waiting))
+        return True
+
+
+def _uses(runs: Sequence[Run], jobs: Mapping[str, JobRecord]) -> dict[str, Sequence[LimitUse]]:
+    """The limits of these runs. A run that has no value for a key is dispatched, and fails there."""
+    found: dict[str, Sequence[LimitUse]] = {}
+    for run in runs:
+        record = jobs.get(run.job)
+        if record is not None and record.job.has_limits:
+            with suppress(InvalidInput):
+                found[run.id] = uses_of(record.job, run.args)
+    return found
 
 
 def _rank(item: Run | Contender, jobs: Mapping[str, JobRecord]) -> tuple[int, datetime]:

@@ -155,4 +155,5 @@ class Heartbeat:
             capabilities=self._capabilities,
             inserts_runs=True,
             accepts_early=self._early(),
+            acquires_permits=True,
         )

@@ -53,6 +53,7 @@ def register_node_metrics(
     members: Callable[[], Sequence[Member]],
     backlog: Callable[[], Backlog],
     breakers: Callable[[], Mapping[str, str]],
+    limits: Callable[[], tuple[Mapping[str, int], Mapping[str, int]] | None],
     slots: int,
     load: Callable[[], tuple[int, int]],
 ) -> None:
@@ -67,6 +68,14 @@ def register_node_metrics(
     def nodes() -> Reading:
         return nodes_by_state(members(), timedelta(seconds=timings.heartbeat)) if leads() else None
 
+    def of_limits(position: int) -> Reading:
+        figures = limits()
+        if figures is None:
+            return None
+        return {name: float(count) for name, count in sorted(figures[position].items())[: metrics.MOST_LIMITS]}
+
+    meter.read(metrics.LIMIT_PERMITS, lambda: of_limits(0))
+    meter.read(metrics.LIMIT_WAITING, lambda: of_limits(1))
     meter.read(metrics.LEADER, lambda: float(leads()))
     meter.read(metrics.TERM, lambda: float(elector.last_term))
     meter.read(metrics.LEASE_LEFT, lambda: elector.lease_left_s if leads() else None)

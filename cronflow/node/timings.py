@@ -57,6 +57,13 @@ class Timings:
         return self.leader_ttl / 10
 
     @property
+    def unrenewed_limit(self) -> float:
+        """How long after the last renewal of its lease a run with limits is stopped. The rest of the lease is for the
+        stop itself.
+        """
+        return self.run_lease * 7 / 9
+
+    @property
     def mongo_away_limit(self) -> float:
         """How long a leader continues without MongoDB before it leaves leadership to nodes that may reach it."""
         return self.leader_ttl / 2

@@ -1,7 +1,7 @@
 """The ports: protocols for everything CronFlow needs from outside. Their docstrings are the contracts.
 
-MongoDB implements the ports in `stores`, `access` and `alerts` and the event, roll-up and totals stores. Redis
-implements the ports in `coordination`, the live stream, the live tail, rate limits and tickets.
+MongoDB implements the ports in `stores`, `limits`, `access` and `alerts` and the event, roll-up and totals stores.
+Redis implements the ports in `coordination`, the live stream, the live tail, rate limits and tickets.
 `cronflow.testing.memory` implements all of them. One contract suite per port runs on every backend.
 
 Every method may raise BackendUnavailable. The call may or may not have taken effect then; each contract states whether
@@ -50,6 +50,7 @@ from cronflow.ports.events import (
     discard_event,
 )
 from cronflow.ports.executors import Executor, LineSink, SelectiveExecutor
+from cronflow.ports.limits import LimitStore, PermitKey, Waiter
 from cronflow.ports.metrics import UNMETERED, Exposition, Meter, Reading
 from cronflow.ports.stores import (
     Archive,
@@ -111,6 +112,7 @@ __all__ = [
     "LargeResult",
     "LateResult",
     "LateStore",
+    "LimitStore",
     "LineBatch",
     "LineQuery",
     "LineSink",
@@ -122,6 +124,7 @@ __all__ = [
     "Move",
     "OpenRun",
     "Outbox",
+    "PermitKey",
     "PlanStore",
     "Queue",
     "RateLimiter",
@@ -143,6 +146,7 @@ __all__ = [
     "Totals",
     "UserStore",
     "VersionStore",
+    "Waiter",
     "WebhookSender",
     "discard_event",
 ]

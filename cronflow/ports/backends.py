@@ -18,6 +18,7 @@ from cronflow.ports.alerts import AlertConditions, AlertStore, Outbox
 from cronflow.ports.clock import ServerClock
 from cronflow.ports.coordination import Bus, CoordinationAdmin, Election, Membership, Queue
 from cronflow.ports.events import EventStore, Feed, LiveTail, RollupStore, Totals
+from cronflow.ports.limits import LimitStore
 from cronflow.ports.stores import (
     Archive,
     Control,
@@ -64,6 +65,7 @@ class Backends:
     alerts: AlertStore
     outbox: Outbox
     alert_conditions: AlertConditions
+    limits: LimitStore
     limiter: RateLimiter
     tickets: TicketStore
     feed: Feed

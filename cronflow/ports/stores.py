@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 from cronflow.domain.cluster import LeaderRecord, Term
 from cronflow.domain.job import DEFAULT_PRIORITY, JobRecord, PendingRun, PlanIntent
+from cronflow.domain.permits import Standing
 from cronflow.domain.placement import Waiting
 from cronflow.domain.run import AttemptResult, Kind, Resolution, Run, RunState
 from cronflow.domain.sweep import JobRow, RunRow, SweepReport
@@ -165,11 +166,13 @@ class RunStore(Protocol):
         applied, now or by an earlier call.
         """
 
-    async def overdue(self, limit: int, waiting: int | None = None, without: Collection[str] = ()) -> list[Run]:
+    async def overdue(
+        self, limit: int, waiting: int | None = None, without: Collection[str] = (), reasons: Collection[str] = ()
+    ) -> list[Run]:
         """Open runs whose `check_at` has passed by the store's clock, in no particular order. Of those that a node has,
         the `limit` most overdue. Of those that wait for a node (`retrying`), the first `waiting`, by default `limit`,
         by priority, then `check_at`, and the earliest eighth of that number, at least one, of any priority; none of
-        the jobs `without`.
+        the jobs `without`, and none whose `waiting` has one of these `reasons`.
         """
 
     async def get(self, ids: Collection[str]) -> list[Run]:
@@ -183,6 +186,9 @@ class RunStore(Protocol):
 
     async def taken_of(self, jobs: Collection[str]) -> dict[str, list[OpenRun]]:
         """The runs that are dispatched or running, by job. Any number of waiting runs costs nothing."""
+
+    async def standings(self, ids: Collection[str]) -> dict[str, Standing]:
+        """The state and the fence of those that exist."""
 
     async def find(self, query: RunQuery) -> list[Run]: ...
 

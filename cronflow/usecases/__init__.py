@@ -9,6 +9,7 @@ from cronflow.usecases.audit import Auditor
 from cronflow.usecases.cluster import ClusterUseCases
 from cronflow.usecases.explain import Explainer
 from cronflow.usecases.jobs import JobUseCases
+from cronflow.usecases.limits import LimitUseCases
 from cronflow.usecases.runs import RunUseCases
 from cronflow.usecases.search import Searcher
 
@@ -42,4 +43,5 @@ class UseCases:
         self.users = UserAccounts(backends.users, clock, self.audit, self.passwords, reserved=admin)
         self.keys = ApiKeys(backends.keys, clock, self.audit)
         self.secrets = SecretValues(backends.secrets, clock, self.audit, vault)
+        self.limits = LimitUseCases(backends, clock, self.audit)
         self.alerts = AlertRules(backends, clock, self.audit, webhook_sender, namespace)

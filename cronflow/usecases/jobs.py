@@ -18,10 +18,11 @@ from cronflow.documents import job_document
 from cronflow.documents.values import under
 from cronflow.domain.capabilities import Needs, needs_of
 from cronflow.domain.cluster import Member
+from cronflow.domain.concurrency import limit_problems
 from cronflow.domain.durations import to_the_minute
 from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, Problem
 from cronflow.domain.events import Event, JobChanged, JobCreated, JobDeleted, JobPaused, JobResumed
-from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord, target_problems
+from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord, label_problems, target_problems
 from cronflow.domain.placement import OTHERS_KEPT, unable
 from cronflow.domain.planning import fires_text, first_fire, run_on_request
 from cronflow.domain.run import Covers, Kind, Run, RunState
@@ -30,6 +31,7 @@ from cronflow.domain.schedule.kinds import Once, Schedule, next_after
 from cronflow.ports import Backends, Bus, Clock, Signal
 from cronflow.usecases.audit import Auditor, Changed
 from cronflow.usecases.edit import Edited, Editor, Result, consumed, left_behind
+from cronflow.usecases.limit_names import refuse_absent_limits
 from cronflow.usecases.search import ScheduleLoadReport, schedule_load_report
 
 BATCH = 250
@@ -108,6 +110,7 @@ class JobUseCases:
         that every job that was written is in the audit log.
         """
         _check(jobs)
+        await refuse_absent_limits(self._backends.limits, _places(jobs))
         await self._refuse_missed(jobs, implicit_misfires)
         done: dict[str, Edited] = {}
         waiting = deque(jobs[first : first + BATCH] for first in range(0, len(jobs), BATCH))
@@ -158,6 +161,7 @@ class JobUseCases:
         exist), and InvalidInput for a reserved name.
         """
         _check([job])
+        await refuse_absent_limits(self._backends.limits, _places([job]))
         await self._refuse_missed([job], implicit_misfires)
         done: dict[str, Edited] = {}
         await self._editor.define_all([job], done, by=by, expected=expected)
@@ -186,6 +190,7 @@ class JobUseCases:
             return made
 
         before = await self._editable(name)
+        await refuse_absent_limits(self._backends.limits, _places([make(before.job)]))
         if implicit_misfires:
             _refuse_missed([make(before.job)], {name: before}, implicit_misfires, self._clock.now())
         after = await self._editor.amend(name, checked, by=by, expected=expected)
@@ -199,6 +204,7 @@ class JobUseCases:
     ) -> list[Comparison]:
         """Predict what `apply` would do now. Raises InvalidInput as `apply` does."""
         _check(jobs)
+        await refuse_absent_limits(self._backends.limits, _places(jobs))
         now = self._clock.now()
         found = await self._backends.jobs.get([job.name for job in jobs])
         _refuse_missed(jobs, {record.name: record for record in found}, implicit_misfires, now)
@@ -424,11 +430,16 @@ def _check(jobs: Sequence[Job]) -> None:
     _check_names([job.name for job in jobs])
     problems = [
         problem
-        for n, job in enumerate(jobs)
-        for problem in under("" if len(jobs) == 1 else f"jobs[{n}]", target_problems(job.target))
+        for place, job in _places(jobs).items()
+        for problem in under(place, [*target_problems(job.target), *label_problems(job.require), *limit_problems(job)])
     ]
     if problems:
         raise InvalidInput(problems)
+
+
+def _places(jobs: Sequence[Job]) -> dict[str, Job]:
+    """The jobs by their places; a single one has none."""
+    return {"": jobs[0]} if len(jobs) == 1 else {f"jobs[{n}]": job for n, job in enumerate(jobs)}
 
 
 def _check_names(names: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ from cronflow.domain.transitions import ClaimedRun
 from cronflow.ports import Assignment, JobLock
 from cronflow.worker.attempt_log import AttemptLog
 from cronflow.worker.leases import Lease
+from cronflow.worker.permits import NO_PERMITS, Wanted
 
 
 @dataclass(slots=True, eq=False)
@@ -33,9 +34,11 @@ class Active:
     stop: AttemptResult | None = None
     task: asyncio.Task[None] | None = None
     executing: bool = False
+    permits: Wanted = NO_PERMITS
 
     def lease(self) -> Lease:
-        return Lease(self.claimed, self.job_lock, self.marked and not self.superseded, self.until)
+        marked = self.marked and not self.superseded
+        return Lease(self.claimed, self.job_lock, marked, self.until, stop_unrenewed=bool(self.permits.uses))
 
     def stop_result(self) -> AttemptResult | None:
         """The result of the attempt if it was stopped. A method, because another task sets `stop` between two calls."""

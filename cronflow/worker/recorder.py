@@ -39,6 +39,7 @@ from cronflow.ports import (
 )
 from cronflow.worker.group_commit import MOST_AT_ONCE, GroupCommit
 from cronflow.worker.log_writer import LogWriter
+from cronflow.worker.permits import Permits
 from cronflow.worker.run_writer import RunWrite, RunWriter
 from cronflow.worker.spool import Finish, Spool
 
@@ -49,7 +50,8 @@ log = structlog.get_logger("cronflow.node")
 
 
 class Recorder:
-    """Four group commits (starts, finishes, releases, log lines) and the role that replays the spool.
+    """Four group commits (starts, finishes, releases, log lines) and the role that replays the spool. `permits` has
+    its own, which run and stop with these.
 
     Without a spool, outcomes wait in memory and keep their slots.
     """
@@ -69,7 +71,9 @@ class Recorder:
         emit: EventSink = discard_event,
         count: Callable[[Change], None] = lambda _: None,
         meter: Meter = UNMETERED,
+        permits: Permits | None = None,
     ) -> None:
+        self._permits = permits
         self._runs, self._results, self._queue, self.lines = runs, results, queue, log_writer
         self._writer = RunWriter(jobs, runs, clock)
         self._node = node
@@ -107,7 +111,8 @@ class Recorder:
 
     def start_roles(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         loops = (self._starts.run(), self._finishes.run(), self._releases.run(), self.lines.run())
-        return [group.create_task(loop, name=f"group commit {k}") for k, loop in enumerate(loops)]
+        tasks = [group.create_task(loop, name=f"group commit {k}") for k, loop in enumerate(loops)]
+        return tasks if self._permits is None else [*tasks, *self._permits.start_roles(group)]
 
     async def start(self, write: RunWrite) -> bool | None:
         """Record a start. Returns False when the run belongs to another attempt, None when it is unknown whether the
@@ -146,6 +151,8 @@ class Recorder:
         """
         self._starts.give_up(None)
         self._releases.give_up(None)
+        if self._permits is not None:
+            self._permits.give_up()
 
     async def replay(self) -> float:
         """Write the oldest outcomes of the spool to MongoDB. Returns 0 until the spool is empty."""

@@ -9,6 +9,7 @@ import structlog
 
 from cronflow.domain import transitions
 from cronflow.domain.errors import BackendUnavailable
+from cronflow.domain.placement import Waiting
 from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.ports import Assignment, Bus, Clock, Signal
 from cronflow.worker.active import claimed_of
@@ -71,18 +72,24 @@ class Returns:
             self._letting_go -= 1
             self._done()
 
-    async def give_back(self, assignments: Sequence[Assignment], why: str, start_id: str = "") -> None:
-        """Return the runs. With a `start_id` the start of the run may be recorded."""
-        attempt_result = AttemptResult(Outcome.DRAINED, error=why)
+    async def give_back(
+        self, assignments: Sequence[Assignment], why: str, start_id: str = "", waiting: Waiting | None = None
+    ) -> bool:
+        """Return the runs, which wait for a limit with `waiting`. With a `start_id` the start of the run may be
+        recorded. Returns whether all were returned: the others are no longer this node's.
+        """
+        outcome = Outcome.DRAINED if waiting is None else Outcome.DEFERRED
+        attempt_result = AttemptResult(outcome, error=why)
         now = self._clock.now()
         finishes = []
         for assignment in assignments:
             claimed, finish_id = claimed_of(assignment, self._node, start_id), next(self._ids)
             late = late_result(claimed, attempt_result, finish_id, now)
-            change = transitions.give_back(claimed, finish_id, attempt_result, now)
+            change = transitions.give_back(claimed, finish_id, attempt_result, now, waiting)
             finishes.append(Finish(change, late, pending=pending_of(assignment)))
-        await asyncio.gather(*(self._recorder.finish(finish) for finish in finishes))
+        returned = await asyncio.gather(*(self._recorder.finish(finish) for finish in finishes))
         await self.notify_leader()
+        return all(returned)
 
     async def notify_leader(self) -> None:
         try:

@@ -6,6 +6,9 @@ handler has ended, but with MOST_UNRECORDED outcomes that are neither in MongoDB
 node that takes no work gives its queue back, and so does one whose slots stay full. It declines runs that it cannot
 execute.
 
+A run with limits acquires its permits before its start is recorded, and releases them after its outcome is. Once it may
+have lost its lease, its handler is stopped, because another node may then start the run.
+
 A run that was dispatched before its instant waits in the local queue, where it uses no slot. It is returned if it
 cannot start in time, and dropped if it was cancelled or an edit has withdrawn it.
 """
@@ -24,7 +27,7 @@ from structlog.contextvars import bind_contextvars
 from cronflow.domain import metrics
 from cronflow.domain.cluster import node_name
 from cronflow.domain.job import StartGuard
-from cronflow.domain.placement import MEMORY_LIMIT
+from cronflow.domain.placement import Waiting
 from cronflow.domain.run import AttemptResult, Outcome, fire_of
 from cronflow.node.heartbeat import Heartbeat
 from cronflow.node.role_loop import Wake, end_tasks
@@ -38,14 +41,15 @@ from cronflow.ports import (
     Meter,
     Queue,
     RunStore,
-    SelectiveExecutor,
     Taken,
 )
 from cronflow.worker.active import Active, claimed_of, key_of
+from cronflow.worker.admission import Admission
 from cronflow.worker.attempt_log import LINES_PER_RUN, AttemptLog
 from cronflow.worker.cancellations import Cancellations
 from cronflow.worker.leases import STOP_TAKES_S, Lease
 from cronflow.worker.local_queue import LocalQueue, QueuedRun
+from cronflow.worker.permits import Permits
 from cronflow.worker.recorder import Recorder
 from cronflow.worker.returns import Returns
 from cronflow.worker.run_writer import pending_of
@@ -65,6 +69,7 @@ SHUT_DOWN = "its node was shut down"
 NO_MORE_WORK = "its node takes no more work"
 NO_SLOT = "all slots of its node stayed occupied"
 TOO_LATE = "its node could not start it in time"
+UNRENEWED = "its node could not renew its lease"
 
 log = structlog.get_logger("cronflow.node")
 
@@ -81,16 +86,18 @@ class Worker:
         clock: Clock,
         timings: Timings,
         *,
+        permits: Permits,
         node: str,
         slots: int,
         lines_per_run: int = LINES_PER_RUN,
         meter: Meter = UNMETERED,
     ) -> None:
+        self._permits = permits
         self._queue, self._runs, self._bus = queue, runs, bus
         self._recorder = recorder
         self._heartbeat = heartbeat
         self._executor = executor
-        self._declines = executor.declines if isinstance(executor, SelectiveExecutor) else None
+        self._admission = Admission(heartbeat, executor, permits, clock, node)
         self._clock = clock
         self._timings = timings
         self._node = node
@@ -284,6 +291,11 @@ class Worker:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._stop_if_held, lease)
 
+    def unrenewed(self, lease: Lease) -> None:
+        """Stop a run with limits whose lease expires soon; it is retried. May be called from any thread."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._stop_unrenewed, lease)
+
     async def give_back(self, why: str = NO_MORE_WORK) -> None:
         """Return the runs that have not begun, here and in the node's list; the leader places them elsewhere."""
         self._returns.let_go(self._waiting.clear(), why)
@@ -371,11 +383,13 @@ class Worker:
         attempt_result: AttemptResult | None = None
         recorded: bool | None = None
         why = SHUT_DOWN
+        waiting: Waiting | None = None
         try:
             try:
-                refusal = await self._refusal(assignment)
+                refusal = await self._admission.refusal(active)
                 if refusal is not None:
-                    attempt_result = refusal
+                    attempt_result, waiting = refusal.result, refusal.waiting
+                    why = refusal.why or SHUT_DOWN
                 elif self._clock.monotonic() > active.start_by:
                     # An edit since the leader read the job may have been acknowledged.
                     why = TOO_LATE
@@ -385,15 +399,19 @@ class Worker:
                 self._free_slot(active)
             # Not if this task was cancelled: then the process ends.
             self._start_waiting()
+            left = False
             if attempt_result is not None:
-                await self._record(active, attempt_result)
+                left = await self._record(active, attempt_result)
                 if refusal is not None:
                     await self._returns.notify_leader()
             elif recorded is None:
-                await self._returns.give_back([assignment], why, active.claimed.start_id)
+                left = await self._returns.give_back([assignment], why, active.claimed.start_id, waiting)
             else:
                 self._meter.add(metrics.REJECTIONS, "start")
                 log.warning("start refused", run=active.claimed.run, fence=active.claimed.fence)
+            if left:
+                # Otherwise another holder of this fence may have the permits.
+                self._permits.release(active.permits)
             # A lock that cannot be released must expire.
             active.recorded = True
             self._unrecorded -= 1
@@ -412,16 +430,6 @@ class Worker:
         if active.started_at is not None:
             self._throughput.ended(self._clock.monotonic() - active.began)
         self.wake.set()
-
-    async def _refusal(self, assignment: Assignment) -> AttemptResult | None:
-        """Why the run is deferred or declined, or None. Neither uses up an attempt."""
-        if self._heartbeat.memory >= MEMORY_LIMIT:
-            return AttemptResult(Outcome.DEFERRED, error=f"memory at {self._heartbeat.memory:.0%}")
-        if self._declines is not None:
-            reason = await self._declines(assignment, self._node)
-            if reason is not None:
-                return AttemptResult(Outcome.DECLINED, error=reason)
-        return None
 
     async def _execute(self, active: Active) -> AttemptResult:
         """Run the executor to its result; a stopped attempt has the result that it was stopped with."""
@@ -468,7 +476,8 @@ class Worker:
                 self._meter.observe(metrics.START_LATENESS, max(0.0, late))
         self._starts.expect(active)
 
-    async def _record(self, active: Active, attempt_result: AttemptResult) -> None:
+    async def _record(self, active: Active, attempt_result: AttemptResult) -> bool:
+        """Returns whether the run was changed, now or by what is in the spool."""
         pending = None if active.marked else pending_of(active.assignment)
         now = self._clock.now()
         finish = Finish.of(active.claimed, attempt_result, next(self._ids), active.started_at, now, pending)
@@ -480,14 +489,19 @@ class Worker:
             )
             # After a duplicated item, the other attempt may have this very fence: a `finish` would then end its run.
             await self._recorder.keep_late(finish)
-            return
-        await self._recorder.finish(finish, active.log.last_stored)
+            return False
+        return await self._recorder.finish(finish, active.log.last_stored)
 
     def _stop_if_held(self, lease: Lease) -> None:
         active = self._active.get((lease.claimed.run, lease.claimed.fence))
         # It may have ended while the reply was on its way.
         if active is not None and not active.superseded:
             self._supersede(active)
+
+    def _stop_unrenewed(self, lease: Lease) -> None:
+        active = self._active.get((lease.claimed.run, lease.claimed.fence))
+        if active is not None:
+            self._stop(active, AttemptResult(Outcome.DRAINED, error=UNRENEWED))
 
     def _superseded_at_start(self, active: Active) -> None:
         self._meter.add(metrics.REJECTIONS, "start")

@@ -44,6 +44,8 @@ CHANGES = [
     ("DELETE", "/api-keys/{name}", {"name": "ci"}, None, "key.delete"),
     ("POST", "/secrets", {}, {"name": "token", "value": "a long value"}, "secret.set"),
     ("DELETE", "/secrets/{name}", {"name": "pay"}, None, "secret.delete"),
+    ("PUT", "/limits/{name}", {"name": "mail"}, {"rate": "100/m"}, "limit.create"),
+    ("DELETE", "/limits/{name}", {"name": "database"}, None, "limit.delete"),
     ("POST", "/alerts", {}, {"name": "new", **ALERT}, "alert.create"),
     ("PUT", "/alerts/{name}", {"name": "billing"}, ALERT, "alert.change"),
     ("DELETE", "/alerts/{name}", {"name": "billing"}, None, "alert.delete"),

@@ -22,6 +22,7 @@ from cronflow.domain.cluster import Fences, Member, NodeReport, Tenure, Term
 from cronflow.domain.job import JobRecord, PlanIntent
 from cronflow.domain.run import Run
 from cronflow.leader.late_inserts import LateInserts
+from cronflow.leader.limits import LimitGate
 from cronflow.leader.pending_runs import PendingRuns
 from cronflow.leader.planner import Dispatcher, Planner
 from cronflow.node.timings import Timings
@@ -144,6 +145,7 @@ class Node:
             slots=self._slots,
             in_flight=self._running,
             inserts_runs=True,
+            acquires_permits=True,
         )
         return Member(report, timedelta(0), queued=len(self._queue), held=self._held, ahead=self._ahead)
 
@@ -322,6 +324,7 @@ class Cluster:
             Dispatcher(ports, _not_renewed, self._clock),
             pending_runs,
             self._late_inserts,
+            LimitGate(ports, ports, canceller, self._clock),
             self._clock,
             Timings(),
         )

@@ -14,7 +14,9 @@ from typing import Any
 from cronflow.config import Settings
 from cronflow.domain.alerts import Alert, AlertKind, Answer, Notification, NotificationState, Webhook
 from cronflow.domain.cluster import NodeReport
+from cronflow.domain.concurrency import LimitUse, Rate, named_id
 from cronflow.domain.job import CommandTarget, HttpTarget, Job, PendingRun, PythonTarget, Retry
+from cronflow.domain.permits import NamedLimit, PermitRequest
 from cronflow.domain.run import Attempt, Covers, Kind, Outcome, Run, RunState, run_id
 from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule, next_after
 from cronflow.ports import LogLine
@@ -197,6 +199,12 @@ class Scene:
         await self._lines()
         await self._nodes()
         await self._alerts()
+        await self._limits()
+
+    async def _limits(self) -> None:
+        limits = self.backends.limits
+        await limits.define(NamedLimit(name="database", limit=4, rate=Rate(100, timedelta(minutes=1))), "ada", NOON)
+        await limits.acquire([PermitRequest(LimitUse(named_id("database")), RUNNING, FENCE, "node-a#1")])
 
     async def _alerts(self) -> None:
         await self.service.alerts.create(BILLING)

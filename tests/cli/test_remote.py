@@ -27,6 +27,7 @@ from cronflow.cli.commands.alerts import alerts
 from cronflow.cli.commands.audit import audit
 from cronflow.cli.commands.cluster import cluster, nodes
 from cronflow.cli.commands.jobs import jobs
+from cronflow.cli.commands.limits import limits
 from cronflow.cli.commands.runs import runs
 from cronflow.cli.terminal import times
 from cronflow.client import aio
@@ -64,6 +65,13 @@ ALERTS = """
 alerts:
   - {name: billing, on: [failed], webhook: {url: "https://hooks.example.com/other"}}
   - {name: no-leader, on: [no_leader], webhook: {url: "https://hooks.example.com/cronflow"}}
+"""
+
+
+LIMITS = """
+limits:
+  database: 2
+  mail: {rate: 100/m, burst: 5, description: The quota}
 """
 
 
@@ -146,6 +154,10 @@ COMMANDS = [
     Given("alerts apply -f alerts.yaml"),
     Given("alerts test billing"),
     Given("alerts delete billing"),
+    Given("limits list"),
+    Given("limits show database"),
+    Given("limits apply -f limits.yaml"),
+    Given("limits delete database"),
     Given("audit list --who ada --action job.pause -n 5"),
 ]
 FOLLOWED = {"runs watch", "cluster watch"}
@@ -165,6 +177,7 @@ REFUSED = [
     (3, Given("keys delete nothing"), "there is no key"),
     (3, Given("secrets delete nothing"), "there is no secret"),
     (3, Given("alerts show nothing"), "there is no alert"),
+    (3, Given("limits show nothing"), "there is no limit"),
     (2, Given("jobs pause _sys:sweep"), "is a system job"),
     (2, Given("jobs apply -f wrong.yaml"), "did you mean timeout?"),
     (2, Given("jobs run reindex-search --arg a=1"), "is not a Python job"),
@@ -318,6 +331,7 @@ def _changes(method: str, path: str) -> bool:
 def both(cli: Cli, server: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Both:
     (tmp_path / "jobs.yaml").write_text(FILE)
     (tmp_path / "alerts.yaml").write_text(ALERTS)
+    (tmp_path / "limits.yaml").write_text(LIMITS)
     (tmp_path / "wrong.yaml").write_text(FILE.replace("timeout:", "time_out:"))
     monkeypatch.setattr(connect, "author", lambda: "admin")
     # The id of a run contains the key of the request, which is shorter without HTTP.
@@ -356,6 +370,7 @@ def test_every_management_command_is_covered() -> None:
         "keys": keys,
         "secrets": secrets_commands,
         "alerts": alerts,
+        "limits": limits,
         "audit": audit,
     }
     there = {

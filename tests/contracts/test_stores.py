@@ -447,6 +447,17 @@ async def test_waiting_runs_of_some_jobs_are_left_out(stores: Stores) -> None:
     assert {run.id for run in found} == {other.id, taken.id}
 
 
+async def test_runs_that_wait_for_some_reasons_are_left_out(stores: Stores) -> None:
+    def waiting(job: str, reason: str) -> Run:
+        run = a_waiting_run(job, 1, priority=5)
+        return replace(run, waiting=Waiting(fire=run.fire_at, since=T0, reason=reason))
+
+    full, other, silent = waiting("a", "full"), waiting("b", "other"), a_waiting_run("c", 1, priority=5)
+    await stores.runs.insert([full, other, silent])
+    found = await stores.runs.overdue(10, reasons={"full", "unused"})
+    assert {run.id for run in found} == {other.id, silent.id}
+
+
 async def test_the_runs_that_nodes_have_are_found_by_job(stores: Stores) -> None:
     running = a_run("report", T0 - timedelta(days=1), state=RunState.RUNNING)
     waiting = [a_waiting_run("report", k, priority=5) for k in range(3)]

@@ -87,6 +87,44 @@ MONGO: tuple[Mutant, ...] = (
         (', "next_fire": {"$lte": fire}}', "}"),
     ),
     *_of(
+        "backends/mongo/limits.py",
+        # acquire: which of them have a permit. A count that is too low only costs a read.
+        (" == len(requests):", " >= 0:"),
+        ("state is not None and has_permit(state, request.run, request.fence)", "state is not None"),
+        # its conditions
+        ('        "permits": {"$not": {"$elemMatch": {"run": run, "fence": {"$gte": fence}}}},\n', ""),
+        ('{"run": run, "fence": {"$gte": fence}}', '{"run": run, "fence": fence}'),
+        ('{"run": run, "fence": {"$gte": fence}}', '{"run": run, "fence": {"$gt": fence}}'),
+        ('{"run": run, "fence": {"$gte": fence}}', '{"fence": {"$gte": fence}}'),
+        ('        "$expr": {"$and": conditions},\n', ""),
+        ('{"$lt": [{"$size": others}, limit]}', '{"$lte": [{"$size": others}, limit]}'),
+        ('{"$lt": [{"$size": others}, limit]}', '{"$lt": [{"$size": "$permits"}, limit]}'),
+        ("        conditions.append(_in_time(interval, tolerance))\n", ""),
+        ('{"$lte": [EARLY, tolerance]}', '{"$lte": [EARLY, 0]}'),
+        (", set_back]}", "]}"),
+        ('{"$eq": [{"$ifNull": [interval, None]}, None]}, {"$lte"', '{"$lte"'),
+        # what it leaves behind for the next one
+        ('{"$concatArrays": [others, [permit]]}', '{"$concatArrays": ["$permits", [permit]]}'),
+        ('        sets["next_at"] = _after_start(interval, tolerance)\n', ""),
+        ('{"$max": ["$$NOW", "$next_at"]}', '"$$NOW"'),
+        ('{"$max": ["$$NOW", "$next_at"]}', '"$next_at"'),
+        ('{"$cond": [set_back, "$$NOW", {"$max"', '{"$cond": [False, "$$NOW", {"$max"'),
+        ('{"$add": [begin, interval]}]}', "begin]}"),
+        (', "used_at": "$$NOW"}', "}"),
+        # release
+        ('{"permits": {"run": run, "fence": fence}}', '{"permits": {"run": run}}'),
+        ('{"permits": {"run": run, "fence": fence}}', '{"permits": {"fence": fence}}'),
+        # named limits
+        ('"$gt": named_id(after), "$lt": AFTER_NAMED', '"$gt": named_id(after)'),
+        ('| {"next_at": None, "updated_at"', '| {"updated_at"'),
+        # what waits
+        ('{"$exists": True}, "waiting.reason": reasons}', '{"$exists": True}}'),
+        # forget_unused
+        ('{"_id": OF_KEYS, "permits"', '{"permits"'),
+        ('"permits": [], "$expr": unused', '"$expr": unused'),
+        (', "$expr": unused}', "}"),
+    ),
+    *_of(
         "backends/mongo/logs.py",
         ('{"run": run, "fence": fence, "n": {"$gte"', '{"fence": fence, "n": {"$gte"'),
         ('"fence": fence, "n": {"$gte"', '"n": {"$gte"'),
@@ -669,6 +707,28 @@ LOOK_AHEAD: tuple[Mutant, ...] = (
         ("if run in cancelled or fence <= withdrawn.get(run, 0)}", "if run in cancelled}"),
         ("fence <= withdrawn.get(run, 0)", "run in withdrawn"),
         ("return min(POLL_S, max(SHORTEST_PAUSE_S, (following - soon).total_seconds()))", "return POLL_S"),
+    ),
+    *_of(
+        "domain/permits.py",
+        # is_stale
+        ("return run.fence > permit.fence", "return True"),
+        ("    if run.fence != permit.fence:\n        return run.fence > permit.fence\n", ""),
+        ("return run.state not in (RunState.DISPATCHED, RunState.RUNNING)", "return run.state is not RunState.RUNNING"),
+        ("return run.state not in (RunState.DISPATCHED, RunState.RUNNING)", "return False"),
+    ),
+    *_of(
+        "worker/worker.py",
+        ("            if left:\n", "            if True:\n"),
+        ("            self._stop(active, AttemptResult(Outcome.DRAINED, error=UNRENEWED))\n", "            pass\n"),
+    ),
+    *_of(
+        "worker/admission.py",
+        ("        if answer.granted:\n", "        if True:\n"),
+    ),
+    *_of(
+        "worker/permits.py",
+        ("        if not self._spooled():\n", "        if True:\n"),
+        ("if answers[k].granted and position < len(one.uses)]", "if position < len(one.uses)]"),
     ),
     *_of(
         "worker/returns.py",

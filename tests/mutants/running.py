@@ -27,7 +27,7 @@ PASSED, FAILED = 100, 101
 Tests = tuple[str, ...]
 """Words for pytest: files, and which of their variants."""
 
-STORES = ("alerts", "stores", "transitions", "ledger", "admin", "control")
+STORES = ("limits", "alerts", "stores", "transitions", "ledger", "admin", "control")
 COORDINATION = ("coordination", "admin")
 SWEEPS = ("tests/leader/test_sweep.py", "tests/leader/test_cleanup.py")
 
@@ -35,7 +35,7 @@ DOMAIN = ("planning", "placement")
 NEAREST = {"stores": "transitions", "runs": "transitions", "control": "stores", "jobs": "stores"}
 NEAREST |= {"database": "stores", "table": "stores", "admin": "admin"}
 NEAREST |= dict.fromkeys(("feed_claim", "feed_release", "feed_tick", "lines_publish", "stream_read"), "events")
-NEAREST |= {"alerts": "alerts", "check_rights": "rights"}
+NEAREST |= {"limits": "limits", "alerts": "alerts", "check_rights": "rights"}
 NEAREST |= dict.fromkeys(("access", "rate_attempt", "rate_take", "rate_take_back"), "access")
 """The contract tests that run first, by module. The default is coordination, for scripts and for memory."""
 
@@ -53,8 +53,11 @@ UNIT_TESTS: Mapping[str, Tests] = (
     | dict.fromkeys(
         ("planning.py", "placement.py"), (*LOOK_AHEAD, *(f"tests/domain/test_{name}.py" for name in DOMAIN))
     )
-    | dict.fromkeys(("local_queue.py", "worker.py"), (*LOOK_AHEAD, "tests/worker/test_local_queue.py"))
+    | {"local_queue.py": (*LOOK_AHEAD, "tests/worker/test_local_queue.py")}
+    | {"worker.py": (*LOOK_AHEAD, "tests/worker/test_local_queue.py", "tests/node/test_limits.py")}
     | dict.fromkeys(("cluster.py", "look_ahead.py", "transitions.py", "cancellations.py", "returns.py"), LOOK_AHEAD)
+    | {"admission.py": ("tests/node/test_limits.py",)}
+    | {"permits.py": ("tests/domain/test_concurrency.py", "tests/node/test_limits.py")}
     | {"edit.py": (*LOOK_AHEAD, "tests/usecases/test_edit.py")}
 )
 """The tests of a module that is no backend."""

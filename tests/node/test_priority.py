@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
+from cronflow.domain.concurrency import KeyedConcurrency
 from cronflow.domain.job import Job, Overlap, PythonTarget, Retry
 from cronflow.domain.planning import run_on_request
 from cronflow.domain.run import AttemptResult, Kind, Outcome, RunState, job_of
@@ -108,6 +109,27 @@ async def test_a_manual_run_of_high_priority_does_not_wait_behind_any_number_of_
         held.set()
         await cluster.elapse(3)
         assert "high" in started(cluster)[:2]
+
+
+async def test_runs_that_wait_for_a_limit_hide_no_others_and_follow_in_their_order() -> None:
+    async with a_cluster("a", slots=4) as cluster:
+        limited = a_job("limited", 5, overlap=Overlap.ALLOW, concurrency=(KeyedConcurrency("one", 1),))
+        await cluster.service.jobs.apply([limited, a_job("other", 1)])
+        cluster.executor.release = held = asyncio.Event()
+        record, now = await cluster.service.jobs.get("limited"), cluster.clock.now()
+        runs = [
+            run_on_request(record, f"limited@manual-{k}", Kind.MANUAL, now, None, now - (150 - k) * SECOND)
+            for k in range(150)
+        ]
+        await cluster.backends.runs.insert(runs)
+        await cluster.elapse(3)
+        await cluster.service.jobs.trigger("other")
+        await cluster.elapse(2)
+        assert [job_of(run) for run in cluster.executor.runs_started] == ["limited", "other"]
+        held.set()
+        await cluster.elapse(120)
+        order = [int(run.rpartition("-")[2]) for run in cluster.executor.runs_started if job_of(run) == "limited"]
+        assert order == list(range(150))
 
 
 async def test_an_edit_of_the_priority_counts_for_runs_that_wait() -> None:

@@ -64,3 +64,11 @@ async def die(ctx: Context, sink: str) -> None:
     with Path(sink).open("a") as file:  # noqa: ASYNC230
         file.write(f"start {ctx.run_id} {ctx.fence}\n")
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def hold(ctx: Context, sink: str, key: str, seconds: float) -> None:
+    """Record that this attempt holds the key, for `seconds`."""
+    place = f"{ctx.run_id} {ctx.fence} {ctx.node.partition('#')[0]} {key}"
+    _note(sink, f"start {place}")
+    await asyncio.sleep(seconds)
+    _note(sink, f"end {place}")

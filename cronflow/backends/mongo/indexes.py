@@ -33,12 +33,24 @@ INDEXES = {
             [("active", ASCENDING), ("paused", ASCENDING), ("deleted_at", ASCENDING), ("_id", ASCENDING)],
             name="standing",
         ),
+        # Lists: the fires that wait for a limit.
+        IndexModel(
+            [("waiting.reason", ASCENDING), ("waiting.since", ASCENDING)],
+            name="waits",
+            partialFilterExpression={"waiting.reason": {"$exists": True}},
+        ),
     ],
     "plans": [IndexModel([("at", ASCENDING)], name="age")],
     "runs": [
         # The reconciler: overdue runs, those that wait for a node by priority. Runs of 0.8 have none, and come last.
         IndexModel(
-            [("state", ASCENDING), ("priority", DESCENDING), ("check_at", ASCENDING), ("job", ASCENDING)],
+            [
+                ("state", ASCENDING),
+                ("priority", DESCENDING),
+                ("check_at", ASCENDING),
+                ("job", ASCENDING),
+                ("waiting.reason", ASCENDING),
+            ],
             name="turn",
             partialFilterExpression={"open": True},
         ),
@@ -100,6 +112,8 @@ INDEXES = {
         # MongoDB deletes old notifications.
         IndexModel([("expire_at", ASCENDING)], name="expiry", expireAfterSeconds=0),
     ],
+    # The leader: permits that nobody released.
+    "limits": [IndexModel([("permits.since", ASCENDING)], name="held")],
     # Each bucket has its own expiry.
     "rollups": [IndexModel([("expire_at", ASCENDING)], name="expiry", expireAfterSeconds=0)],
     "logs": [

@@ -17,6 +17,7 @@ from cronflow.backends import codec
 from cronflow.backends.mongo.database import MongoDatabase, Update
 from cronflow.backends.mongo.indexes import ANY_PRIORITY
 from cronflow.domain.cluster import NODE_SEPARATOR
+from cronflow.domain.permits import Standing
 from cronflow.domain.placement import OLDEST_EVERY
 from cronflow.domain.run import DEAD, MAX_ATTEMPTS_KEPT, OPEN, Resolution, Run, RunState, Settled
 from cronflow.domain.transitions import Change
@@ -52,20 +53,26 @@ class MongoRunStore:
         by_id = {row["_id"]: row for row in rows}
         return {change.run for change in changes if _proves(by_id.get(change.run), change)}
 
-    async def overdue(self, limit: int, waiting: int | None = None, without: Collection[str] = ()) -> list[Run]:
+    async def overdue(
+        self, limit: int, waiting: int | None = None, without: Collection[str] = (), reasons: Collection[str] = ()
+    ) -> list[Run]:
         """One command."""
-        pipeline = self.overdue_in_turn(limit, limit if waiting is None else waiting, without)
+        pipeline = self.overdue_in_turn(limit, limit if waiting is None else waiting, without, reasons)
         async with self._database.translated():
             # All in the first reply.
             found = await self._runs.aggregate(pipeline, batchSize=3 * limit, hint="turn").to_list(None)
         return [codec.run(document) for document in {document["_id"]: document for document in found}.values()]
 
-    def overdue_in_turn(self, limit: int, waiting: int, without: Collection[str]) -> list[dict[str, Any]]:
+    def overdue_in_turn(
+        self, limit: int, waiting: int, without: Collection[str] = (), reasons: Collection[str] = ()
+    ) -> list[dict[str, Any]]:
         """The pipeline; each part walks an index within bounds, and sorts nothing."""
         taken: dict[str, Any] = {"open": True, "state": {"$in": TAKEN}, "priority": ANY_PRIORITY, "$expr": HAS_PASSED}
         queued = taken | {"state": RunState.RETRYING.value}
         if without:
             queued["job"] = {"$nin": list(without)}
+        if reasons:
+            queued["waiting.reason"] = {"$nin": list(reasons)}
 
         def part(match: dict[str, Any], order: dict[str, int], count: int) -> dict[str, Any]:
             stages = [{"$match": match}, {"$sort": order}, {"$limit": count}]
@@ -103,6 +110,11 @@ class MongoRunStore:
         for row in rows:
             found.setdefault(row["job"], []).append(OpenRun(row["_id"], RunState(row["state"]), row["created_at"]))
         return found
+
+    async def standings(self, ids: Collection[str]) -> dict[str, Standing]:
+        async with self._database.translated():
+            rows = await self._runs.find({"_id": {"$in": list(ids)}}, {"state": 1, "fence": 1}).to_list(None)
+        return {row["_id"]: Standing(RunState(row["state"]), row["fence"]) for row in rows}
 
     async def find(self, query: RunQuery) -> list[Run]:
         async with self._database.translated():

@@ -36,6 +36,7 @@ from cronflow.testing.memory.events import (
     MemoryRollupStore,
     MemoryTotals,
 )
+from cronflow.testing.memory.limits import MemoryLimitStore
 from cronflow.testing.memory.stores import (
     MemoryControl,
     MemoryDeadLetters,
@@ -92,6 +93,7 @@ def memory_backends(clock: Clock, *, lock_s: float = 35.0, start_by_s: float = 5
         alerts=MemoryAlertStore(faults, documents),
         outbox=MemoryOutbox(faults, documents),
         alert_conditions=MemoryAlertConditions(faults, documents),
+        limits=MemoryLimitStore(faults, documents),
         limiter=MemoryRateLimiter(faults, memory),
         tickets=MemoryTicketStore(faults, memory),
         feed=MemoryFeed(faults, memory),

@@ -12,6 +12,7 @@ from cronflow.domain.alerts import AlertRecord, Failing, Notification
 from cronflow.domain.cluster import LeaderRecord
 from cronflow.domain.events import RecordedEvent
 from cronflow.domain.job import JobRecord, PlanIntent
+from cronflow.domain.permits import LimitState
 from cronflow.domain.rollup import BucketSize, Tally
 from cronflow.domain.run import Run
 from cronflow.domain.sweep import SweepReport
@@ -48,6 +49,7 @@ class Documents:
         self.failing = Table[str, Failing]()
         self.notifications = Table[str, Notification]()
         self.due = Table[str, datetime]()
+        self.limits = Table[str, LimitState]()
         self.sweep_report: SweepReport | None = None
         self.line_retention: timedelta | None = None
         # Tables have no indexes; a test may claim that some are missing.

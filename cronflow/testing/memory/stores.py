@@ -14,6 +14,7 @@ import orjson
 from cronflow.backends.codec import line_id
 from cronflow.domain.cluster import FENCE_RANGE_US, LeaderRecord, Term, node_name
 from cronflow.domain.job import JobRecord, PlanIntent
+from cronflow.domain.permits import Standing
 from cronflow.domain.placement import OLDEST_EVERY
 from cronflow.domain.run import DEAD, GRAVE, MAX_ATTEMPTS_KEPT, OPEN, Resolution, Run, RunState, Settled, contains
 from cronflow.domain.transitions import Change
@@ -169,7 +170,9 @@ class MemoryRunStore(DocumentPort, port="runs"):
             sets["attempts"] = (*run.attempts, change.attempt)[-MAX_ATTEMPTS_KEPT:]
         return replace(run, **sets)
 
-    async def overdue(self, limit: int, waiting: int | None = None, without: Collection[str] = ()) -> list[Run]:
+    async def overdue(
+        self, limit: int, waiting: int | None = None, without: Collection[str] = (), reasons: Collection[str] = ()
+    ) -> list[Run]:
         now, most = self.clock.now(), limit if waiting is None else waiting
 
         def page(by: Callable[[Run], object], count: int, queued: bool) -> list[Run]:
@@ -180,6 +183,7 @@ class MemoryRunStore(DocumentPort, port="runs"):
                     and run.check_at <= now
                     and (run.state is RunState.RETRYING) is queued
                     and not (queued and run.job in without)
+                    and not (queued and run.waiting is not None and run.waiting.reason in reasons)
                 ),
                 limit=count,
             )
@@ -210,6 +214,9 @@ class MemoryRunStore(DocumentPort, port="runs"):
             if run.state in states and run.job in jobs:
                 found.setdefault(run.job, []).append(OpenRun(run.id, run.state, run.created_at))
         return found
+
+    async def standings(self, ids: Collection[str]) -> dict[str, Standing]:
+        return {run.id: Standing(run.state, run.fence) for run in self.documents.runs.pick(ids)}
 
     async def find(self, query: RunQuery) -> list[Run]:
         return self.documents.runs.page(
