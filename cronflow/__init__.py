@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from cronflow.app import App
 from cronflow.context import Context
 from cronflow.domain.errors import CronFlowError, PermanentError, RetryLater, Skip
-from cronflow.domain.job import Retry
+from cronflow.domain.job import Breaker
+from cronflow.domain.retry import Retry, RetryRule
 from cronflow.domain.schedule.kinds import Cron, Every, Once
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ __all__ = [
     "ApiError",
     "App",
     "AsyncClient",
+    "Breaker",
     "Client",
     "Context",
     "Cron",
@@ -28,6 +30,7 @@ __all__ = [
     "PermanentError",
     "Retry",
     "RetryLater",
+    "RetryRule",
     "Skip",
     "__version__",
 ]

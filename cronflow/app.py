@@ -24,6 +24,7 @@ from cronflow.documents.values import under
 from cronflow.domain.durations import Duration, parse_duration
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import (
+    Breaker,
     Delivery,
     Job,
     Misfire,
@@ -92,6 +93,8 @@ class App:
         require: Mapping[str, str] | None = None,
         concurrency: str | Mapping[str, object] | Sequence[str | Mapping[str, object]] | None = None,
         rate: str | Mapping[str, object] | None = None,
+        breaker: Breaker | None = None,
+        pause_after: int | None = None,
         labels: Mapping[str, str] | None = None,
         description: str | None = None,
         name: str | None = None,
@@ -136,6 +139,8 @@ class App:
                     require=dict(require or {}),
                     concurrency=_read("concurrency", read_concurrency, concurrency),
                     rate=_read("rate", read_job_rate, rate),
+                    breaker=breaker,
+                    pause_after=pause_after,
                     labels=dict(labels or {}),
                     enabled=enabled,
                 )

@@ -77,6 +77,8 @@ def test_without_any_source_the_defaults_of_the_interface_hold(tmp_path: Path, m
         "ALLOW_RUN_AS": "unset",
         "ALLOW_PYTHON": "none",
         "ALLOW_HTTP_HOSTS": "unset",
+        "HTTP_BREAKER_FAILURES": "5",
+        "HTTP_BREAKER_RESET": "30s",
         "ADMIN_USER": "admin",
         "ADMIN_PASSWORD": "unset",
         "ADMIN_PASSWORD_FILE": "unset",

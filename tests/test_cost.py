@@ -165,6 +165,8 @@ async def test_a_herd_of_short_runs_costs_two_writes_a_run_and_two_a_batch(
         assert 2 <= batches <= 4
         assert mongo.writes["jobs"] == HERD
         assert mongo.writes["runs"] == HERD
+        # Jobs without a breaker and without pause_after.
+        assert mongo.commands["find breakers"] == 0
         assert mongo.writes["plans"] <= 2 * batches
         assert set(mongo.writes) <= {"jobs", "runs", "plans", "control", "events", "rollups"}
         # Two that the node is up and leads.

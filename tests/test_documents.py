@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from cronflow.documents import job_document, parse_job
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.job import (
+    Breaker,
     CommandTarget,
     Delivery,
     HttpTarget,
@@ -25,6 +26,7 @@ from cronflow.domain.job import (
     StartGuard,
 )
 from cronflow.domain.limits import Limits
+from cronflow.domain.retry import RetryRule
 from cronflow.domain.schedule.kinds import Cron, Every, Once
 
 NO_LIMITS = {"cpu": None, "memory": None, "file_size": None, "files": None, "processes": None}
@@ -111,9 +113,28 @@ targets = (
         st.lists(st.integers(100, 599), max_size=2).map(tuple),
     )
 )
-retries = st.builds(Retry, st.integers(0, 100), durations, st.floats(1, 100), durations, st.booleans()) | st.builds(
-    Retry, delays=st.lists(durations, min_size=1, max_size=4), jitter=st.booleans()
+rules = st.lists(
+    st.builds(RetryRule, st.sampled_from(["OSError", "shop.errors.SoldOut", "exit:64-78", "http:5xx"]), st.booleans()),
+    max_size=3,
 )
+deadlines = st.none() | durations.map(lambda length: length + timedelta(milliseconds=10))
+retries = st.builds(
+    Retry,
+    st.integers(0, 100),
+    durations,
+    st.floats(1, 100),
+    durations,
+    st.booleans(),
+    rules=rules,
+    deadline=deadlines,
+) | st.builds(
+    Retry,
+    delays=st.lists(durations, min_size=1, max_size=4),
+    jitter=st.booleans(),
+    rules=rules,
+    deadline=deadlines,
+)
+breakers = st.builds(Breaker, st.floats(0, 1, exclude_max=True), st.integers(1, 100), durations)
 jobs = st.builds(
     Job,
     name=st.from_regex(r"(_sys:)?[a-z0-9][a-z0-9._-]{0,99}", fullmatch=True),
@@ -133,6 +154,9 @@ jobs = st.builds(
     start_guard=st.sampled_from(StartGuard),
     priority=st.integers(0, 9),
     require=texts,
+    breaker=st.none() | breakers,
+    pause_after=st.none() | st.integers(1, 100),
+    success_exit_codes=st.lists(st.integers(0, 255), min_size=1, max_size=3).map(tuple),
     labels=texts,
     enabled=st.booleans(),
 ) | st.builds(
@@ -158,7 +182,18 @@ def test_the_canonical_document_has_every_default_and_keeps_the_order_of_the_int
             {"every": "90s", "anchor": None, "time": None, "tz": "UTC", "start": None, "end": None},
         ),
         ("run", {"shell": "true", "cwd": None, "env": {}, "run_as": None, "limits": NO_LIMITS}),
-        ("retry", {"max": 3, "initial": "30s", "multiplier": 2.0, "cap": "15m", "jitter": False}),
+        (
+            "retry",
+            {
+                "max": 3,
+                "initial": "30s",
+                "multiplier": 2.0,
+                "cap": "15m",
+                "jitter": False,
+                "rules": [],
+                "deadline": None,
+            },
+        ),
         ("timeout", "1h"),
         ("overlap", "forbid"),
         ("misfire", {"policy": "fire_once", "late_after": "1m", "grace": None, "max_catch_up": 100}),
@@ -168,6 +203,9 @@ def test_the_canonical_document_has_every_default_and_keeps_the_order_of_the_int
         ("require", {}),
         ("concurrency", []),
         ("rate", None),
+        ("breaker", None),
+        ("pause_after", None),
+        ("success_exit_codes", [0]),
         ("labels", {}),
         ("enabled", True),
     ]
@@ -254,6 +292,35 @@ def test_the_retry_of_the_settings_stands_in_for_what_a_job_leaves_out() -> None
     assert parse_job({**MINIMAL, "retry": {"delays": ["1s"]}}, retry=cluster).retry == Retry(delays=["1s"])
 
 
+def test_a_profile_is_stored_as_its_values_so_that_every_version_can_read_it() -> None:
+    document = {**MINIMAL, "retry": {"profile": "fast", "max": 4}}
+    assert job_document(parse_job(document), compact=True) == {**MINIMAL, "retry": {"max": 4, "initial": "10s"}}
+    assert parse_job(document, retry=Retry(max=9, initial="1h", cap="20s")).retry == Retry(4, "10s", 2.0, "20s")
+    fibonacci = parse_job({**MINIMAL, "retry": {"profile": "fibonacci", "jitter": True}})
+    assert fibonacci.retry == Retry(delays=["30s", "30s", "60s", "90s", "150s"], jitter=True)
+
+
+def test_rules_and_a_deadline_go_with_every_form_of_a_retry() -> None:
+    extra = {"rules": [{"match": "exit:75", "retry": True}, {"match": "OSError", "retry": False}], "deadline": "2h"}
+    for form in ({"max": 5}, {"delays": ["1s"]}):
+        document = {**MINIMAL, "retry": {**form, **extra}}
+        job = parse_job(document)
+        assert job.retry.rules == (RetryRule("exit:75", retry=True), RetryRule("OSError", retry=False))
+        assert job.retry.deadline == timedelta(hours=2)
+        assert job_document(job, compact=True) == document
+
+
+def test_a_breaker_without_values_has_the_defaults_and_is_stored_with_them() -> None:
+    job = parse_job({**MINIMAL, "breaker": {}, "pause_after": 5, "success_exit_codes": [0, 1]})
+    assert (job.breaker, job.pause_after, job.success_exit_codes) == (Breaker(), 5, (0, 1))
+    assert job_document(job, compact=True) == {
+        **MINIMAL,
+        "breaker": {"threshold": 0.5, "window": 20, "cooldown": "10m"},
+        "pause_after": 5,
+        "success_exit_codes": [0, 1],
+    }
+
+
 def test_arguments_may_be_whole_numbers_of_64_bits() -> None:
     args = {"most": 2**63 - 1, "least": -(2**63), "large": 1e300}
     assert parse_job({"name": "a", "run": {"python": "m:f", "args": args}}).target == PythonTarget("m:f", args)
@@ -307,7 +374,8 @@ def test_every_problem_is_reported_at_once_in_the_order_of_the_document() -> Non
             {**MINIMAL, "xyz": 1},
             (
                 "jobs[0].xyz: unknown key (known are name, description, schedule, run, retry, timeout, overlap,"
-                " misfire, delivery, start_guard, priority, require, concurrency, rate, labels, enabled)"
+                " misfire, delivery, start_guard, priority, require, concurrency, rate, breaker, pause_after,"
+                " success_exit_codes, labels, enabled)"
             ),
         ),
         (
@@ -377,6 +445,45 @@ def test_a_job_that_is_no_job_is_refused(document: object, problem: str) -> None
         (
             {"retry": {"delays": ["1s", "2s"], "max": 3}},
             "retry: retry.max is 3 but retry.delays has 2 entries; leave retry.max out",
+        ),
+        (
+            {"retry": {"delays": ["1s"], "profile": "fast"}},
+            "retry.profile: has no effect with delays (remove one of the two)",
+        ),
+        (
+            {"retry": {"profile": "fibonacci", "multiplier": 2}},
+            "retry.multiplier: has no effect with the profile fibonacci (remove one of the two)",
+        ),
+        (
+            {"retry": {"profile": "fats"}},
+            (
+                "retry.profile: expected default, fast, slow, linear or fibonacci, got the text 'fats'"
+                " (did you mean fast?)"
+            ),
+        ),
+        (
+            {"retry": {"rules": [{"match": "exit:1", "retry": True}, {"match": "exit:300", "retry": True}]}},
+            (
+                "retry.rules[1].match: 'exit:300' is not an exit code from 0 to 255, or a range of them"
+                " (write ConnectionError, exit:75, exit:64-78, http:503 or http:5xx)"
+            ),
+        ),
+        ({"retry": {"rules": [{"match": "OSError"}]}}, "retry.rules[0].retry: missing (write true or false)"),
+        ({"retry": {"deadline": "0s"}}, "retry.deadline: retry.deadline is 0s; for no retries write retry.max: 0"),
+        ({"breaker": {"threshold": 2}}, "breaker.threshold: breaker.threshold is 2; it must be 0 to less than 1"),
+        ({"breaker": {"limit": 3}}, "breaker.limit: unknown key (known are threshold, window, cooldown)"),
+        ({"breaker": True}, "breaker: expected a mapping, got true"),
+        ({"pause_after": 0}, "pause_after: pause_after is 0; it must be 1 to 100"),
+        (
+            {"success_exit_codes": [0, 256]},
+            "success_exit_codes: success_exit_codes is [0, 256]; it must have exit codes from 0 to 255",
+        ),
+        (
+            {"retry": {"rules": [{"match": "exit:1", "retry": True}]}, "delivery": "at_most_once"},
+            (
+                "retry.rules: delivery at_most_once never starts a run twice, so there is no retry (remove it, or"
+                " choose delivery at_least_once)"
+            ),
         ),
         (
             {"retry": {"max": 2}, "delivery": "at_most_once"},

@@ -107,6 +107,8 @@ def record_document(record: JobRecord) -> Document:
     }
     if record.waiting is not None:
         document["waiting"] = plain(record.waiting)
+    if record.pause_note:
+        document["pause_note"] = record.pause_note
     return document
 
 
@@ -121,6 +123,7 @@ def record(document: Mapping[str, Any]) -> JobRecord:
         due_at=document["due_at"],
         pending_run=None if pending_run is None else _pending_run(pending_run),
         paused=document["paused"],
+        pause_note=document.get("pause_note", ""),
         deleted_at=document["deleted_at"],
         created_at=document["created_at"],
         updated_at=document["updated_at"],
@@ -536,6 +539,8 @@ def item(assignment: Assignment) -> bytes:
         rest["pend"] = pending_run_document(assignment.pending_run)
     if assignment.not_before is not None:
         rest["not_before"] = assignment.not_before
+    if assignment.requested_at is not None:
+        rest["requested_at"] = assignment.requested_at
     return US.join((*head, orjson.dumps(rest).decode(), definition(assignment.job))).encode()
 
 
@@ -558,6 +563,7 @@ def assignment(text: bytes) -> Assignment:
         job=_job(job),
         pending_run=None if (pend := fields.get("pend")) is None else _pending_run_of_json(pend),
         not_before=None if (at := fields.get("not_before")) is None else datetime.fromisoformat(at),
+        requested_at=None if (at := fields.get("requested_at")) is None else datetime.fromisoformat(at),
     )
 
 

@@ -145,7 +145,11 @@ async def run_node(
         if pool is not None:
             pool.emit = event_log.emit
         spool = await stack.enter_async_context(Spool(settings.spool_dir / settings.namespace / name, clock))
-        breakers = Breakers(emit=event_log.emit)
+        breakers = Breakers(
+            failures=settings.http_breaker_failures,
+            reset_s=settings.http_breaker_reset.total_seconds(),
+            emit=event_log.emit,
+        )
         by_target = executors(
             settings,
             apps,

@@ -38,6 +38,8 @@ from cronflow.node.startup import check_servers
 from cronflow.node.timings import Timings
 from cronflow.ports import UNMETERED, Backends, Clock, Executor, Meter, Signal, WebhookSender
 from cronflow.usecases.edit import Editor
+from cronflow.usecases.job_breakers import JobBreakers
+from cronflow.usecases.pause_after import PauseAfterFailures
 from cronflow.usecases.runs import Canceller
 from cronflow.worker.attempt_log import LINES_PER_RUN
 from cronflow.worker.leases import Leases
@@ -133,6 +135,9 @@ def build_node(
         meter=meter,
     )
     permits = Permits(backends.limits, backends.bus, clock, outages, lambda: recorder.spooled, timings.group_commit)
+    editor = Editor(backends.jobs, backends.versions, backends.plans, backends.runs, backends.queue, clock)
+    job_breakers = JobBreakers(backends.breakers, backends.runs, clock, emit)
+    pause_after = PauseAfterFailures(backends.jobs, backends.runs, editor, emit)
     recorder = Recorder(
         backends.jobs,
         backends.runs,
@@ -148,6 +153,7 @@ def build_node(
         counter.changed,
         meter,
         permits,
+        pause_after,
     )
     heartbeat = Heartbeat(
         vital.membership,
@@ -181,6 +187,8 @@ def build_node(
         slots=slots,
         lines_per_run=lines_per_run,
         meter=meter,
+        breakers=job_breakers,
+        pause_after=pause_after,
     )
     leases = Leases(
         vital.runs,
@@ -247,9 +255,10 @@ def build_node(
         contention,
         unplaced,
         look_ahead,
+        job_breakers,
+        pause_after,
     )
     permit_recovery = PermitRecovery(backends.limits, backends.runs, elector, limits, clock, timings, emit)
-    editor = Editor(backends.jobs, backends.versions, backends.plans, backends.runs, backends.queue, clock)
     maintenance = Maintenance(backends.store_admin, editor, elector, system_jobs, log_retention)
     node_monitor = NodeMonitor(backends.membership, backends.events, elector, clock, timings, emit)
     drain = Drain(

@@ -161,7 +161,9 @@ def _document(job: Job, implicit: Implicit) -> Document:
     from cronflow.documents.retry import write_retry
     from cronflow.domain.schedule.kinds import Once
 
-    document = {**job_document(job, compact=True), "retry": write_retry(job.retry)}
+    # Without empty parts, which an API of an older version does not know.
+    retry = {key: value for key, value in write_retry(job.retry).items() if value not in (None, [])}
+    document = {**job_document(job, compact=True), "retry": retry}
     if isinstance(job.schedule, Once) and job.name not in implicit:
         document["misfire"] = MISFIRE.write(job.misfire)
     return document

@@ -250,6 +250,10 @@ class Jobs:
         """Continue with the next fire."""
         return await self._client.send(Call("POST", path_of("jobs", name, "resume"), repeatable=True))
 
+    async def close_breaker(self, name: str) -> JobSchema:
+        """Close its circuit breaker, so that failing runs are retried again."""
+        return await self._client.send(Call("POST", path_of("jobs", name, "close-breaker"), repeatable=True))
+
     async def next(self, name: str, n: int = 10) -> FiresSchema:
         """The next instants at which it is due."""
         return await self._client.send(get(path_of("jobs", name, "next"), n=n))

@@ -249,6 +249,10 @@ class Jobs:
         """Continue with the next fire."""
         return self._client.send(Call("POST", path_of("jobs", name, "resume"), repeatable=True))
 
+    def close_breaker(self, name: str) -> JobSchema:
+        """Close its circuit breaker, so that failing runs are retried again."""
+        return self._client.send(Call("POST", path_of("jobs", name, "close-breaker"), repeatable=True))
+
     def next(self, name: str, n: int = 10) -> FiresSchema:
         """The next instants at which it is due."""
         return self._client.send(get(path_of("jobs", name, "next"), n=n))

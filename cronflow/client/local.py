@@ -26,7 +26,7 @@ from cronflow.client.local_admin import (
 )
 from cronflow.documents import implicit_misfires, parse_job
 from cronflow.domain.errors import BackendUnavailable, Conflict, NotFound
-from cronflow.domain.job import Job, Retry
+from cronflow.domain.job import Job, JobRecord, Retry
 from cronflow.domain.run import RunState, at_least
 from cronflow.ports import LineQuery, RunQuery
 from cronflow.schemas import milliseconds
@@ -144,11 +144,12 @@ class LocalJobs(Resource):
         after: str | None = ""
         while after is not None:
             found, after = await self._service.search.jobs(wanted, after=after, limit=page_size(None))
+            breakers = await self._service.jobs.open_breakers(found)
             for record in found:
-                yield job_schema(record)
+                yield job_schema(record, breakers.get(record.name))
 
     async def get(self, name: str) -> JobSchema:
-        return job_schema(await self._service.jobs.get(name))
+        return await self._shown(await self._service.jobs.get(name))
 
     async def plan(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[AppliedSchema]:
         found = await self._service.jobs.compare(self._parsed(jobs), _implicit_misfires(jobs))
@@ -169,10 +170,17 @@ class LocalJobs(Resource):
         return asked_schema((await self._service.jobs.request(name, args, key, by=self._by))[0])
 
     async def pause(self, name: str) -> JobSchema:
-        return job_schema(await self._service.jobs.pause(name, by=self._by))
+        return await self._shown(await self._service.jobs.pause(name, by=self._by))
 
     async def resume(self, name: str) -> JobSchema:
-        return job_schema(await self._service.jobs.resume(name, by=self._by))
+        return await self._shown(await self._service.jobs.resume(name, by=self._by))
+
+    async def close_breaker(self, name: str) -> JobSchema:
+        return await self._shown(await self._service.jobs.close_breaker(name, by=self._by))
+
+    async def _shown(self, record: JobRecord) -> JobSchema:
+        breakers = await self._service.jobs.open_breakers([record])
+        return job_schema(record, breakers.get(record.name))
 
     async def next(self, name: str, n: int = 10) -> FiresSchema:
         return fires_schema(await self._service.jobs.get(name), await self._service.jobs.next_fires(name, n))

@@ -144,6 +144,10 @@ class Settings:
     """Hosts that jobs and alerts may call: names with `*`, addresses, networks. Unset: all. Link-local and metadata
     addresses are never called.
     """
+    http_breaker_failures: int = _setting(5, values.number(int, 1, 1000))
+    """Failures in a row of one host after which HTTP jobs do not call it for a while."""
+    http_breaker_reset: timedelta = _setting("30s", values.duration("1s", "1d"))
+    """How long they do not call it. Their runs wait, without using an attempt; then one request tries the host."""
     admin_user: str = _setting("admin", values.name("user"))
     """User name of the first admin."""
     admin_password: str | None = _hidden(values.password)

@@ -15,11 +15,20 @@ from typing import Annotated, Any, Literal, cast, overload
 from typing_extensions import TypedDict
 
 from cronflow.documents.keys import LENGTH, OPTIONAL_INSTANT, OPTIONAL_TEXT, TEXT, TEXTS, LengthForm
-from cronflow.documents.retry import BACKOFF, DELAYS, RetryForm, completed, read_retry, write_retry
+from cronflow.documents.retry import (
+    BACKOFF,
+    DELAYS,
+    OPTIONAL_LENGTH,
+    PROFILE,
+    RULE,
+    RetryForm,
+    completed,
+    read_retry,
+    write_retry,
+)
 from cronflow.documents.tables import NOT_YET, DocumentTable, Key, read_variant, without_defaults
 from cronflow.documents.values import (
     choice,
-    duration,
     duration_text,
     flag,
     got,
@@ -28,6 +37,7 @@ from cronflow.documents.values import (
     joined,
     json_mapping,
     list_of,
+    number,
     optional,
     text,
     under,
@@ -37,6 +47,7 @@ from cronflow.documents.values import (
 from cronflow.domain.concurrency import KeyedConcurrency, KeyedRate, OnFull, parse_rate
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import (
+    Breaker,
     CommandTarget,
     Delivery,
     HttpTarget,
@@ -156,7 +167,7 @@ OPTIONAL_COUNT = Key(optional(whole))
 class LimitsForm(TypedDict):
     """What each process of the command may use at most; null: as much as the node."""
 
-    cpu: Annotated[LengthForm | None, Key(optional(duration), optional(duration_text))]
+    cpu: Annotated[LengthForm | None, OPTIONAL_LENGTH]
     """CPU time, in whole seconds."""
     memory: Annotated[str | None, SIZE]
     """Address space, such as 512MiB."""
@@ -280,7 +291,7 @@ class MisfireForm(TypedDict):
     """Run once for all missed fires, run each, or skip them."""
     late_after: Annotated[LengthForm, LENGTH]
     """A fire is missed when it is planned later than this."""
-    grace: Annotated[LengthForm | None, Key(optional(duration), optional(duration_text))]
+    grace: Annotated[LengthForm | None, OPTIONAL_LENGTH]
     """A fire that is later than this is skipped; null: no limit."""
     max_catch_up: Annotated[int, Key(whole)]
     """With `catch_up`, how many run at most."""
@@ -296,6 +307,22 @@ def _read_misfire(value: object) -> Misfire:
         raise InvalidInput(f"expected {', '.join(MisfirePolicy)}, or a mapping with policy, got {got(value)}")
     return MISFIRE.read(value)
 
+
+# ------------------------------------------------------------------------------------------------------------ breaker
+
+
+class BreakerForm(TypedDict):
+    """When failing runs are no longer retried."""
+
+    threshold: Annotated[float, Key(number)]
+    """The error rate above which it opens."""
+    window: Annotated[int, Key(whole)]
+    """How many of the last attempts count; with fewer it stays closed."""
+    cooldown: Annotated[LengthForm, LENGTH]
+    """A run that starts later than this and succeeds closes it."""
+
+
+BREAKER = DocumentTable(BreakerForm, Breaker)
 
 # ---------------------------------------------------------------------------------------------------------------- job
 
@@ -409,6 +436,12 @@ class JobForm(TypedDict):
     """How many runs execute at the same time: names of limits that jobs share, and keys."""
     rate: Annotated[JobRateForm | str | None, Key(read_job_rate, _write_job_rate)]
     """How many runs start per period, such as `100/m`; null: no limit."""
+    breaker: Annotated[BreakerForm | None, Key(optional(BREAKER.read), optional(BREAKER.write))]
+    """The error rate above which failing runs are dead letters at once; null: they are always retried."""
+    pause_after: Annotated[int | None, OPTIONAL_COUNT]
+    """The job is paused after so many failed runs in a row; null: never."""
+    success_exit_codes: Annotated[list[int], Key(list_of(whole, "exit codes"), list)]
+    """The exit codes of a command that mean success."""
     labels: Annotated[dict[str, str], TEXTS]
     """For people, and for searching."""
     enabled: Annotated[bool, Key(flag)]
@@ -429,6 +462,9 @@ TABLES: tuple[DocumentTable[Any], ...] = (
     REQUEST,
     BACKOFF,
     DELAYS,
+    PROFILE,
+    RULE,
+    BREAKER,
     MISFIRE,
     CONCURRENCY,
     JOB_RATE,
@@ -487,11 +523,12 @@ def _read_job(document: object, retry: Retry) -> Job:
     found, problems = JOB.fields(document)
     own = found.pop("retry", {})
     if found.get("delivery") is Delivery.AT_MOST_ONCE:
-        wrong = next((key for key in ("delays", "max") if own.get(key)), None)
+        wrong = next((key for key in ("delays", "max", "profile", "rules", "deadline") if own.get(key)), None)
         if wrong:
             what = "delivery at_most_once never starts a run twice, so there is no retry"
             problems.append(Problem(f"retry.{wrong}", what, "remove it, or choose delivery at_least_once"))
-        own = {**own, "max": 0, "delays": ()}
+        own = {key: value for key, value in own.items() if key not in ("profile", "rules", "deadline")}
+        own |= {"max": 0, "delays": ()}
     found["retry"] = completed(own, retry)
     return JOB.build(found, problems, document, retry=Retry(max=0))  # without retries every delivery is valid
 

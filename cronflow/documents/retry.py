@@ -1,4 +1,5 @@
-"""The retry of a job's document: delays that grow, or a list of delays.
+"""The retry of a job's document: delays that grow, a list of delays, or the name of a profile, which is stored as the
+values that it stands for.
 
 What a document leaves out is completed from a default, so the parts that are given are kept apart until then.
 """
@@ -11,13 +12,27 @@ from typing import Annotated, Any
 
 from typing_extensions import TypedDict
 
-from cronflow.documents.keys import LENGTH, LengthForm
+from cronflow.documents.keys import LENGTH, TEXT, LengthForm
 from cronflow.documents.tables import DocumentTable, Key, read_fields
-from cronflow.documents.values import duration, duration_text, flag, list_of, number, whole
+from cronflow.documents.values import choice, duration, duration_text, flag, list_of, number, optional, whole
 from cronflow.domain.errors import Problem
-from cronflow.domain.job import Retry
+from cronflow.domain.retry import Profile, Retry, RetryRule
 
 POLICIES_REMEMBERED = 1024
+
+
+class RetryRuleForm(TypedDict):
+    """Whether an attempt is retried whose error matches."""
+
+    match: Annotated[str, Key(TEXT.read, sample="OSError", missing="name an exception, or write exit:75 or http:503")]
+    """The name of an exception or of one of its base classes; `exit:75` or `exit:64-78`; `http:503` or `http:5xx`."""
+    retry: Annotated[bool, Key(flag, sample=True, missing="write true or false")]
+    """Whether it is retried."""
+
+
+RULE = DocumentTable(RetryRuleForm, RetryRule)
+RULES = Key(list_of(RULE.read, "rules"), lambda rules: [*map(RULE.write, rules)])
+OPTIONAL_LENGTH = Key(optional(duration), optional(duration_text))
 
 
 class BackoffForm(TypedDict):
@@ -33,6 +48,19 @@ class BackoffForm(TypedDict):
     """The longest delay."""
     jitter: Annotated[bool, Key(flag)]
     """Whether each delay is drawn at random from its upper half."""
+    rules: Annotated[list[RetryRuleForm], RULES]
+    """The first rule that matches an error decides whether it is retried."""
+    deadline: Annotated[LengthForm | None, OPTIONAL_LENGTH]
+    """No retry begins later than this after the run was due or requested; null: no limit."""
+
+
+class ProfileForm(BackoffForm):
+    """A profile, and what differs from it. It is stored and returned as the values that it stands for."""
+
+    profile: Annotated[Profile, Key(choice(Profile))]
+    """`default` 30s, 60s, 120s; `fast` 10s, 20s, 40s; `slow` 60s, 90s and so on, five times; `linear` 30s, three times;
+    `fibonacci` 30s, 30s, 60s, 90s, 150s.
+    """
 
 
 class DelaysForm(TypedDict):
@@ -45,12 +73,19 @@ class DelaysForm(TypedDict):
     """The delay before each retry."""
     jitter: Annotated[bool, Key(flag)]
     """Whether each delay is drawn at random from its upper half."""
+    rules: Annotated[list[RetryRuleForm], RULES]
+    """The first rule that matches an error decides whether it is retried."""
+    deadline: Annotated[LengthForm | None, OPTIONAL_LENGTH]
+    """No retry begins later than this after the run was due or requested; null: no limit."""
 
 
-RetryForm = BackoffForm | DelaysForm
+RetryForm = BackoffForm | DelaysForm | ProfileForm
 BACKOFF = DocumentTable(BackoffForm, Retry)
 DELAYS = DocumentTable(DelaysForm, Retry)
-_KEYS = {**BACKOFF.keys, **DELAYS.keys}
+PROFILE = DocumentTable(ProfileForm, Retry)
+_KEYS = {**PROFILE.keys, **DELAYS.keys}
+_NAMED = ("max", "initial", "multiplier")
+"""What a profile gives values for."""
 
 
 def read_retry(value: object) -> dict[str, Any]:
@@ -58,11 +93,15 @@ def read_retry(value: object) -> dict[str, Any]:
     found, problems = read_fields(value, _KEYS)
     assert isinstance(value, Mapping)
     if "delays" in value:
-        idle = [key for key in ("initial", "multiplier", "cap") if key in value]
+        idle = [key for key in ("profile", "initial", "multiplier", "cap") if key in value]
         problems += [Problem(key, "has no effect with delays", "remove one of the two") for key in idle]
+        found.pop("profile", None)
+    if found.get("profile") is Profile.FIBONACCI and found.pop("multiplier", None) is not None:
+        what = "has no effect with the profile fibonacci"
+        problems.append(Problem("multiplier", what, "remove one of the two"))
     if found.get("delays") == ():
         problems.append(Problem("delays", "expected at least one duration", "for no retries write max: 0"))
-    BACKOFF.build(found, problems, value)
+    PROFILE.build(found, problems, value)
     return found
 
 
@@ -83,4 +122,5 @@ def _completed(given: tuple[tuple[str, Any], ...], default: Retry) -> Retry:
     own = dict(given)
     if own.get("delays"):
         return Retry(**own)
-    return Retry(**{**{key: getattr(default, key) for key in BACKOFF.keys}, **own})
+    left = [key for key in BACKOFF.keys if "profile" not in own or key not in _NAMED]
+    return Retry(**{**{key: getattr(default, key) for key in left}, **own})

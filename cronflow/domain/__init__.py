@@ -21,6 +21,7 @@ Plan recovery    The role that finishes plan intents whose author died.
 Reconciler       The role that dispatches retries and handles runs that no worker has reported in time.
 Version          A job between two edits. Each due instant belongs to exactly one version.
 Placement        The node that was chosen for a run, and why each of the others was not.
+Breaker          The circuit breaker of a job. While it is open, failing runs are not retried; a probe may close it.
 Dead letter      A run that failed or was lost, until it is replayed or acknowledged: its resolution.
 Replay           A run that repeats one that has ended, `<id>~r1`.
 Term             The time in which one leader leads, with a number that only grows.

@@ -390,10 +390,41 @@ class JobPaused(Event):
 
 
 @event
+class JobPausedAfterFailures(Event):
+    """The last runs of a job failed, as many as its `pause_after` allows, so the job was paused."""
+
+    job: str
+    failures: int
+    run: str
+    severity = Severity.ERROR
+    message = "{job} was paused after {failures:failed run|failed runs in a row}, the last one {run}"
+
+
+@event
 class JobResumed(Event):
     job: str
     by: str
     message = "{job} was resumed"
+
+
+@event
+class JobBreakerOpened(Event):
+    """So many of the last attempts of a job failed that its failing runs are not retried for a while."""
+
+    job: str
+    failed: int
+    attempts: int
+    severity = Severity.ERROR
+    message = "circuit breaker activated for {job}: {failed} of its last {attempts:attempt|attempts} failed"
+
+
+@event
+class JobBreakerClosed(Event):
+    """Failing runs of the job are retried again."""
+
+    job: str
+    reason: str
+    message = "the circuit breaker of {job} closed: {reason}"
 
 
 @event

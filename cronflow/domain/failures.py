@@ -98,5 +98,6 @@ def dead_letter_events(applied: Iterable[Change]) -> list[Event]:
             events.append(RunsLost(job, len(changes), last.run))
         else:
             error = str(last.sets.get("error") or last.sets.get("outcome") or "")
-            events.append(RunsFailed(job, len(changes), last.run, error))
+            reason = last.sets.get("reason")
+            events.append(RunsFailed(job, len(changes), last.run, f"{error} ({reason})" if reason else error))
     return events

@@ -6,18 +6,18 @@ that the last move created. A schedule advances only in the record (see planning
 
 from __future__ import annotations
 
-import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, time, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from cronflow.domain.concurrency import MOST_LIMITS_OF_A_JOB, KeyedConcurrency, KeyedRate
-from cronflow.domain.durations import LONGEST, Duration, format_duration, parse_duration
+from cronflow.domain.durations import LONGEST, format_duration
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.limits import Limits, check_user
+from cronflow.domain.retry import Retry as Retry  # part of a job, in a module of its own
 from cronflow.domain.schedule.kinds import Cron, Schedule
 from cronflow.domain.secret import HIDDEN, check_references, refuse_references
 
@@ -96,63 +96,23 @@ class Misfire:
             raise InvalidInput(f"misfire.max_catch_up is {self.max_catch_up}; it must be 1 to 1000")
 
 
-@dataclass(frozen=True, slots=True, init=False)
-class Retry:
-    """How many retries a run gets, and their delays.
-
-    The delay before the n-th retry (n from 1) is `initial x multiplier^(n-1)`, at most `cap`; or the n-th of `delays`,
-    whose length is then also `max`. With `jitter` it is drawn uniformly from [delay/2, delay], with the same result for
-    the same run and retry.
+@dataclass(frozen=True, slots=True)
+class Breaker:
+    """When failing runs of a job are no longer retried: more than `threshold` of its last `window` attempts failed. A
+    run that succeeds after `cooldown` ends that (see job_breaker).
     """
 
-    max: int
-    initial: timedelta
-    multiplier: float
-    cap: timedelta
-    jitter: bool
-    delays: tuple[timedelta, ...]
+    threshold: float = 0.5
+    window: int = 20
+    cooldown: timedelta = timedelta(minutes=10)
 
-    def __init__(
-        self,
-        max: int | None = None,  # noqa: A002  the public name, see the interface
-        initial: Duration = "30s",
-        multiplier: float = 2.0,
-        cap: Duration = "15m",
-        jitter: bool = False,
-        delays: Sequence[Duration] = (),
-    ) -> None:
-        own = tuple(parse_duration(delay) for delay in delays)
-        if own:
-            if max is not None and max != len(own):
-                raise InvalidInput(f"retry.max is {max} but retry.delays has {len(own)} entries; leave retry.max out")
-            # With `delays` the other values have no effect; this makes equivalent policies equal.
-            initial, multiplier, cap = "30s", 2.0, "15m"
-        count = len(own) if own else 3 if max is None else max
-        if not 0 <= count <= 100:
-            raise InvalidInput(f"retry.max is {count}; it must be 0 to 100")
-        if not 1.0 <= multiplier <= 100.0:
-            raise InvalidInput(f"retry.multiplier is {multiplier}; it must be 1.0 to 100.0")
-        for name, value in (
-            ("max", count),
-            ("initial", parse_duration(initial)),
-            ("multiplier", float(multiplier)),
-            ("cap", parse_duration(cap)),
-            ("jitter", jitter),
-            ("delays", own),
-        ):
-            object.__setattr__(self, name, value)
-
-    def delay(self, retry: int, seed: str = "") -> timedelta:
-        """The delay before retry number `retry` (from 1). `seed` makes the jitter repeatable."""
-        if self.delays:
-            plain = self.delays[min(retry, len(self.delays)) - 1]
-        else:
-            # The exponent is bounded: floats would overflow, and every multiplier has reached the cap long before.
-            grown = self.initial.total_seconds() * self.multiplier ** min(retry - 1, 64)
-            plain = min(timedelta(seconds=min(grown, self.cap.total_seconds())), self.cap)
-        if not self.jitter:
-            return plain
-        return plain * random.Random(f"{seed}#{retry}").uniform(0.5, 1.0)
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.threshold < 1.0:
+            raise InvalidInput(f"breaker.threshold is {self.threshold:g}; it must be 0 to less than 1")
+        if not 1 <= self.window <= 100:
+            raise InvalidInput(f"breaker.window is {self.window}; it must be 1 to 100")
+        if not self.cooldown <= LONGEST:
+            raise InvalidInput("breaker.cooldown must be at most a hundred years")
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +220,19 @@ def target_problems(target: Target) -> list[Problem]:
     return []
 
 
+def target_mismatches(job: Job) -> list[Problem]:
+    """Parts of a job that have no effect on its target. They are refused when the job is defined."""
+    problems = []
+    if job.success_exit_codes != (0,) and not isinstance(job.target, CommandTarget):
+        problems.append(Problem("success_exit_codes", "only a command has exit codes", "remove it"))
+    for n, rule in enumerate(job.retry.rules):
+        if rule.kind and not isinstance(job.target, CommandTarget if rule.kind == "exit" else HttpTarget):
+            only = "a command has exit codes" if rule.kind == "exit" else "an HTTP request has a status"
+            what = f"{rule.match} never matches: only {only}"
+            problems.append(Problem(f"retry.rules[{n}].match", what, "match the name of an exception"))
+    return problems
+
+
 def _command_problems(target: CommandTarget) -> list[Problem]:
     problems = []
     if "\0" in (target.cwd or ""):
@@ -312,6 +285,9 @@ class Job:
     require: Mapping[str, str] = field(default_factory=dict)
     concurrency: tuple[KeyedConcurrency | str, ...] = ()
     rate: KeyedRate | None = None
+    breaker: Breaker | None = None
+    pause_after: int | None = None
+    success_exit_codes: tuple[int, ...] = (0,)
     labels: Mapping[str, str] = field(default_factory=dict)
     enabled: bool = True
 
@@ -326,7 +302,15 @@ class Job:
         if self.delivery is Delivery.AT_MOST_ONCE:
             if self.retry.max:
                 raise InvalidInput("delivery at_most_once never starts a run twice, so retry.max must be 0")
+            if self.retry.rules or self.retry.deadline is not None:
+                what = "delivery at_most_once never starts a run twice, so retry has no rules and no deadline"
+                raise InvalidInput(what)
             object.__setattr__(self, "start_guard", StartGuard.MONGO)
+        if self.pause_after is not None and not 1 <= self.pause_after <= 100:
+            raise InvalidInput(f"pause_after is {self.pause_after}; it must be 1 to 100")
+        codes = self.success_exit_codes
+        if not codes or any(not 0 <= code <= 255 for code in codes):
+            raise InvalidInput(f"success_exit_codes is {[*codes]}; it must have exit codes from 0 to 255")
         if self.has_limits:
             self._check_limits()
             # A permit counts for a start that is recorded; without the record it could belong to nobody.
@@ -381,8 +365,8 @@ class JobRecord:
 
     `rev` counts every write of `ver`, `next_fire`, `pending_run` or `term`; each write compares it. `ver` counts the
     edits. `next_fire` is the cursor and identifies the next run; it only grows. `due_at` is when the planner reads the
-    job. `since` is the cursor at the beginning of this version, `edited_by` the author of the edit; `waiting` is why
-    the fire at the cursor could not be planned in the last attempt.
+    job. `since` is the cursor at the beginning of this version, `edited_by` the author of the edit; `pause_note` is why
+    the job is paused; `waiting` is why the fire at the cursor could not be planned in the last attempt.
     """
 
     job: Job
@@ -393,6 +377,7 @@ class JobRecord:
     due_at: datetime | None = None
     pending_run: PendingRun | None = None
     paused: bool = False
+    pause_note: str = ""
     deleted_at: datetime | None = None
     created_at: datetime
     updated_at: datetime

@@ -202,6 +202,11 @@ ATTEMPTS_ENDED = _counter(
     _NODE,
     Label("outcome", "the outcome, about a dozen", tuple(Outcome)),
 )
+RETRIES_STOPPED = _counter(
+    "cronflow_retries_stopped_total",
+    "Runs that failed with retries left: a retry rule, the deadline or the circuit breaker of their job forbade them.",
+    _NODE,
+)
 REJECTIONS = _counter(
     "cronflow_rejections_total",
     "Requests of this node that were rejected because another attempt or run has the right.",

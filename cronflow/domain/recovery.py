@@ -13,6 +13,7 @@ from enum import Enum
 
 from cronflow.domain.job import Delivery, Job, MisfirePolicy, Overlap
 from cronflow.domain.planning import ACK_WITHIN
+from cronflow.domain.retry_decision import failed_attempt, past_deadline
 from cronflow.domain.run import POISON_LIMIT, SCHEDULED, Attempt, Outcome, Run, RunState, cancelled_text
 from cronflow.domain.transitions import Transition
 
@@ -100,6 +101,19 @@ def _reconcile_running(run: Run, holder: Holder, delivery: Delivery, timeout: ti
     if delivery is Delivery.AT_MOST_ONCE:
         return End(Transition.MARK_LOST, RunState.LOST, Outcome.LOST, f"node {run.node} was lost while it ran", lost)
     return _poisoned(run, lost) or Dispatch(Transition.REDISPATCH_LOST, lost)
+
+
+def retry_ended(run: Run, job: Job, stopped: str | None, now: datetime) -> End | None:
+    """Why a run whose retry is due is a dead letter instead; None when it may be retried, or waits for another reason.
+    `stopped` is why the job's failing runs are not retried at present.
+    """
+    failure = failed_attempt(run) if run.state is RunState.RETRYING else None
+    if failure is None:
+        return None
+    reason = stopped or past_deadline(job.retry.until(run.first_due), now)
+    if reason is None:
+        return None
+    return End(Transition.FAIL, RunState.FAILED, failure.outcome, failure.error, reason=reason)
 
 
 def held_back(run: Run, job: Job, now: datetime, others: Collection[RunState]) -> Postpone | End | None:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
@@ -163,6 +163,11 @@ class Run:
         return self.state in OPEN
 
     @property
+    def first_due(self) -> datetime:
+        """The instant that it consumes, or when it was requested."""
+        return self.fire_at if self.kind in SCHEDULED else self.created_at
+
+    @property
     def lateness(self) -> timedelta | None:
         """From the due instant to the start of the first recorded attempt. For a manual run it counts from the request,
         since its instant has only whole seconds. A replay has no lateness.
@@ -235,6 +240,10 @@ def cancelled_text(reason: str | None, by: str | None) -> str:
 class AttemptResult:
     """What an executor returns. `result` is JSON, `result_size` its bytes when it is stored separately; `delay` is the
     delay that the job requested for the next attempt.
+
+    `error_classes` are what retry rules match: the classes of an exception with their modules, `exit:75` or `http:503`.
+    A failure without any is decided by its outcome alone. They are used once and never stored, so they do not count in
+    comparisons.
     """
 
     outcome: Outcome
@@ -242,6 +251,7 @@ class AttemptResult:
     error: str | None = None
     delay: timedelta | None = None
     result_size: int | None = None
+    error_classes: tuple[str, ...] = field(default=(), compare=False)
 
 
 PROGRESS = "progress"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from cronflow.domain.job import Delivery, JobRecord, Retry
 from cronflow.domain.placement import Placement, Waiting
 from cronflow.domain.planning import ACK_WITHIN
+from cronflow.domain.retry_decision import next_try
 from cronflow.domain.run import SCHEDULED, Attempt, AttemptResult, Outcome, Run, RunState, cancelled_text
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ TRANSITIONS: Mapping[Transition, TransitionRule] = {
     _T.MARK_LOST: _rule("running", "lost", "leader worker", "its worker is lost, and it must not start twice"),
     _T.DISPATCH_RETRY: _rule("retrying", "dispatched", "leader", "the retry is due", due=True),
     _T.SKIP_WAITING: _rule(_WAITING, "skipped", "leader", "it may no longer run; the reason is recorded"),
-    _T.FAIL: _rule(_OPEN, "failed", "leader", "poisoned, impossible to place, or far beyond its timeout"),
+    _T.FAIL: _rule(_OPEN, "failed", "leader", "poisoned, beyond its timeout, or its retry may not begin any more"),
     _T.CANCEL: _rule(_WAITING, "cancelled", "editor leader", "cancelled before it started", fenced=False),
     _T.REQUEST_CANCEL: _rule("running", "running", "editor leader", "its worker is asked to cancel it", fenced=False),
     _T.ADOPT_EDIT: _rule(
@@ -149,7 +150,7 @@ NOW = timedelta(0)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedRun:
     """A run as its worker holds it: the data that the worker's transitions need. `start_id` is empty until its attempt
-    begins.
+    begins. no retry of it begins after `retry_until`.
     """
 
     run: str
@@ -159,6 +160,7 @@ class ClaimedRun:
     retry: Retry
     delivery: Delivery
     start_id: str = ""
+    retry_until: datetime | None = None
 
 
 def start(claimed: ClaimedRun, start_id: str, at: datetime, lease: timedelta) -> Change:
@@ -188,15 +190,20 @@ def renew(claimed: ClaimedRun, lease: timedelta) -> Change:
 
 
 def finish(
-    claimed: ClaimedRun, attempt_result: AttemptResult, finish_id: str, started_at: datetime | None, at: datetime
+    claimed: ClaimedRun,
+    attempt_result: AttemptResult,
+    finish_id: str,
+    started_at: datetime | None,
+    at: datetime,
+    *,
+    stopped: str | None = None,
 ) -> Change:
-    """The change at the end of an attempt: FINISH, RETRY, GIVE_BACK or MARK_LOST.
+    """The change at the end of an attempt: FINISH, RETRY, GIVE_BACK or MARK_LOST. `stopped` is why the job's failing
+    runs are not retried at present.
 
     Deferred, declined and drained attempts do not count as retries.
     """
-    attempt = Attempt(
-        claimed.attempt, claimed.fence, claimed.node, started_at, at, attempt_result.outcome, attempt_result.error
-    )
+    attempt = ended_attempt(claimed, attempt_result, started_at, at)
     started = {"started_at": started_at} if started_at else {}
     ended: dict[str, object] = {
         "finish_id": finish_id,
@@ -251,17 +258,31 @@ def finish(
         case Outcome.DRAINED | Outcome.INTERRUPTED if claimed.delivery is Delivery.AT_MOST_ONCE:
             ended["outcome"] = Outcome.INTERRUPTED
             return end(RunState.LOST, transition=Transition.MARK_LOST)
-        case Outcome.ERROR | Outcome.TIMEOUT if (
-            claimed.delivery is Delivery.AT_LEAST_ONCE and claimed.attempt <= claimed.retry.max
-        ):
-            delay = (
-                attempt_result.delay
-                if attempt_result.delay is not None
-                else claimed.retry.delay(claimed.attempt, claimed.run)
+        case Outcome.ERROR | Outcome.TIMEOUT | Outcome.PERMANENT if claimed.delivery is Delivery.AT_LEAST_ONCE:
+            following = next_try(
+                claimed.retry,
+                claimed.attempt,
+                attempt_result,
+                run=claimed.run,
+                now=at,
+                until=claimed.retry_until,
+                stopped=stopped,
             )
-            return again(delay, counts=True)
+            if isinstance(following, timedelta):
+                return again(following, counts=True)
+            ended |= {} if following is None else {"reason": following}
+            return end(RunState.FAILED)
         case _:
             return end(RunState.FAILED)
+
+
+def ended_attempt(
+    claimed: ClaimedRun, attempt_result: AttemptResult, started_at: datetime | None, at: datetime
+) -> Attempt:
+    """The attempt as its run stores it."""
+    return Attempt(
+        claimed.attempt, claimed.fence, claimed.node, started_at, at, attempt_result.outcome, attempt_result.error
+    )
 
 
 def give_back(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from cronflow.domain.job import JobRecord, MisfirePolicy, Overlap
+from cronflow.domain.job_breaker import BreakerState
 from cronflow.domain.placement import NoNode, Placement, Waiting
 from cronflow.domain.run import SCHEDULED, Attempt, Covers, Kind, Outcome, Resolution, Run, RunState
 from cronflow.domain.schedule.describe import describe
@@ -154,6 +155,18 @@ class TriesAgain:
 
 
 @dataclass(frozen=True, slots=True)
+class NoRetries:
+    """The circuit breaker of the job is open: if the run fails, it is not retried. A run that starts from `probe_at` on
+    and succeeds closes it.
+    """
+
+    since: datetime
+    failed: int
+    attempts: int
+    probe_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """How the run ended, and how it was resolved."""
 
@@ -175,7 +188,7 @@ class Unrecorded:
 
 Link = (
     Due | NotDue | Upcoming | KeptByEdit | Requested | Lateness | Overlapping | Unplanned | Placed | Dispatched
-    | Started | Tried | RunsNow | TriesAgain | Ended | Unrecorded
+    | Started | Tried | RunsNow | TriesAgain | NoRetries | Ended | Unrecorded
 )  # fmt: skip
 
 
@@ -192,7 +205,8 @@ class Why:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
     """The input of `explain`. `versions` ends with the present one; `no_node` has each live node's reason not to take
-    the run now, None if a node could take it; `led`: whether there is a leader.
+    the run now, None if a node could take it; `led`: whether there is a leader; `breaker` is the job's circuit breaker
+    if it is open.
     """
 
     record: JobRecord
@@ -201,6 +215,7 @@ class Known:
     now: datetime
     led: bool
     no_node: NoNode | None
+    breaker: BreakerState | None = None
 
 
 def explain(known: Known, instant: datetime) -> Why:
@@ -215,7 +230,7 @@ def explain(known: Known, instant: datetime) -> Why:
     schedule = version.job.schedule
     due = Due(instant, version.ver, version.at, version.by, "" if schedule is None else describe(schedule))
     links = _undecided(known, version, instant) if run is None else _decided(known, version, run, instant)
-    return Why(known.record.name, instant, (due, *links), None if run is None else run.id)
+    return Why(known.record.name, instant, (due, *_no_retries(known, run), *links), None if run is None else run.id)
 
 
 def explain_run(known: Known, run: Run) -> Why:
@@ -223,7 +238,16 @@ def explain_run(known: Known, run: Run) -> Why:
     if run.kind in SCHEDULED:
         return explain(known, run.fire_at)
     requested = Requested(run.created_at, run.kind, run.replay_of)
-    return Why(known.record.name, run.fire_at, (requested, *_progress(known, run, run.created_at)), run.id)
+    links = (requested, *_no_retries(known, run), *_progress(known, run, run.created_at))
+    return Why(known.record.name, run.fire_at, links, run.id)
+
+
+def _no_retries(known: Known, run: Run | None) -> Iterator[Link]:
+    """For what has not ended: a run that has ended recorded why it was not retried."""
+    state = known.breaker
+    if state is None or state.opened_at is None or state.probe_at is None or (run is not None and not run.is_open):
+        return
+    yield NoRetries(state.opened_at, state.failed, state.attempts, state.probe_at)
 
 
 def _not_due(known: Known, instant: datetime) -> NotDue:

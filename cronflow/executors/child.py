@@ -47,6 +47,7 @@ class Messages:
                 "result": attempt_result.result,
                 "error": attempt_result.error and storable_text(attempt_result.error),
                 "delay": delay,
+                "error_classes": [storable_text(name) for name in attempt_result.error_classes],
             }
         )
 

@@ -17,9 +17,10 @@ from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import Self
 
-from cronflow.domain.job import CommandTarget
+from cronflow.domain.job import CommandTarget, Job
 from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.executors.group import Output, attend, facts, signal_name, timed_out
+from cronflow.executors.handlers import classes_of
 from cronflow.executors.restrictions import account, limited, reached, refusal
 from cronflow.executors.watcher import Watcher
 from cronflow.ports import Assignment, LineSink
@@ -76,7 +77,9 @@ class CommandExecutor:
         return f"commands are not allowed on the node {node}; set ALLOW_SHELL=true to allow them"
 
     async def run(self, assignment: Assignment, node: str, log: LineSink) -> AttemptResult:
-        """See Executor. Exit code 0 is OK. A program that does not exist or is not executable fails permanently."""
+        """See Executor. The job's success exit codes are OK. A program that does not exist or is not executable fails
+        permanently.
+        """
         target = assignment.job.target
         assert isinstance(target, CommandTarget)
         if (refused := await self.declines(assignment, node)) is not None:
@@ -96,7 +99,11 @@ class CommandExecutor:
             )
         except (OSError, ValueError) as error:
             return _not_started(error)
-        return timed_out(assignment.job.timeout) if code is None else _ended(target, code, output.last_error)
+        return (
+            timed_out(assignment.job.timeout)
+            if code is None
+            else _ended(assignment.job, target, code, output.last_error)
+        )
 
 
 def environment(assignment: Assignment, target: CommandTarget, environ: Mapping[str, str]) -> dict[str, str]:
@@ -135,12 +142,15 @@ def _start(target: CommandTarget, environ: Mapping[str, str], out: int, err: int
 
 def _not_started(error: OSError | ValueError) -> AttemptResult:
     hopeless = isinstance(error, ValueError) or error.errno in _HOPELESS
-    return AttemptResult(Outcome.PERMANENT if hopeless else Outcome.ERROR, error=f"could not start it: {error}")
+    outcome = Outcome.PERMANENT if hopeless else Outcome.ERROR
+    return AttemptResult(outcome, error=f"could not start it: {error}", error_classes=classes_of(error))
 
 
-def _ended(target: CommandTarget, code: int, last_error: str) -> AttemptResult:
-    if code == 0:
-        return AttemptResult(Outcome.OK, result={"exit_code": 0})
+def _ended(job: Job, target: CommandTarget, code: int, last_error: str) -> AttemptResult:
+    # As a shell reports a signal.
+    reported = code if code >= 0 else 128 - code
+    if reported in job.success_exit_codes:
+        return AttemptResult(Outcome.OK, result={"exit_code": reported})
     by_shell = isinstance(target.command, str)
     number = -code if code < 0 else code - 128 if code > 128 and by_shell else None
     if code < 0:
@@ -154,4 +164,5 @@ def _ended(target: CommandTarget, code: int, last_error: str) -> AttemptResult:
     error = f"{what}: {last_error}" if last_error else what
     if limit := reached(target.limits, number, last_error):
         error = f"{error} ({limit})"
-    return AttemptResult(Outcome.PERMANENT if hopeless else Outcome.ERROR, error=error)
+    outcome = Outcome.PERMANENT if hopeless else Outcome.ERROR
+    return AttemptResult(outcome, error=error, error_classes=(f"exit:{reported}",))

@@ -39,6 +39,7 @@ def finished(result: object) -> AttemptResult:
 
 
 def failed(error: BaseException) -> AttemptResult:
+    """Retry rules do not apply to the job's own decision: PermanentError and RetryLater."""
     match error:
         case RetryLater():
             return AttemptResult(Outcome.ERROR, error=_text(error), delay=error.delay)
@@ -49,7 +50,12 @@ def failed(error: BaseException) -> AttemptResult:
         case SystemExit(code=None | 0):
             return AttemptResult(Outcome.OK)
         case _:
-            return AttemptResult(Outcome.ERROR, error=_describe(error))
+            return AttemptResult(Outcome.ERROR, error=_describe(error), error_classes=classes_of(error))
+
+
+def classes_of(error: BaseException) -> tuple[str, ...]:
+    """Its class and the base classes, with their modules, for retry rules."""
+    return tuple(f"{one.__module__}.{one.__qualname__}" for one in type(error).__mro__ if one is not object)
 
 
 def _text(reason: object) -> str:

@@ -35,6 +35,7 @@ from cronflow.domain.durations import format_duration
 from cronflow.domain.errors import PermanentError
 from cronflow.domain.job import HttpTarget
 from cronflow.domain.run import AttemptResult, Outcome
+from cronflow.executors.handlers import classes_of
 from cronflow.ports import Assignment, EventSink, LineSink, discard_event
 
 # The client logs every request; the log of the run has the result already.
@@ -43,6 +44,7 @@ logging.getLogger("httpx2").setLevel(logging.WARNING)
 MAX_BODY_BYTES = 64 * 1024
 MAX_LOGGED_BYTES = 1024
 MAX_REDIRECTS = 5
+MOST_CAUSES = 10
 MAX_RETRY_AFTER = timedelta(hours=1)
 CONNECT_TIMEOUT_S = 10.0
 
@@ -140,10 +142,11 @@ class HttpExecutor:
         except PermanentError as error:
             return AttemptResult(Outcome.PERMANENT, error=f"{what}: {error}")
         except httpx2.LocalProtocolError as error:
-            return AttemptResult(Outcome.PERMANENT, error=f"{what} cannot be sent: {error}")
+            text = f"{what} cannot be sent: {error}"
+            return AttemptResult(Outcome.PERMANENT, error=text, error_classes=_classes(error))
         except httpx2.RequestError as error:
             text = f"{what}: {type(error).__name__}: {error}".removesuffix(": ")
-            raise HostFailed(AttemptResult(Outcome.ERROR, error=text)) from error
+            raise HostFailed(AttemptResult(Outcome.ERROR, error=text, error_classes=_classes(error))) from error
 
     async def _exchange(self, target: HttpTarget, request: httpx2.Request, what: str, log: LineSink) -> AttemptResult:
         assert self._client is not None
@@ -275,12 +278,25 @@ def _ended(
         return AttemptResult(Outcome.OK, result={"status": status, "ms": ms})
     said = " ".join(body[:MAX_LOGGED_BYTES].decode(errors="replace").split())
     log("warn", f"{answer} in {ms} ms: {said or 'an empty body'}")
+    classes = (f"http:{status}",)
     if status < 300 or status >= 500 or status in _TRY_AGAIN:
-        attempt_result = AttemptResult(Outcome.ERROR, error=answer, delay=_retry_after(response.headers))
+        delay = _retry_after(response.headers)
+        attempt_result = AttemptResult(Outcome.ERROR, error=answer, delay=delay, error_classes=classes)
         if status >= 500:
             raise HostFailed(attempt_result)
         return attempt_result
-    return AttemptResult(Outcome.PERMANENT, error=answer)
+    return AttemptResult(Outcome.PERMANENT, error=answer, error_classes=classes)
+
+
+def _classes(error: BaseException | None) -> tuple[str, ...]:
+    """The classes of the error and of its causes, such as ConnectionRefusedError and gaierror."""
+    found: list[str] = []
+    for _ in range(MOST_CAUSES):
+        if error is None:
+            break
+        found += classes_of(error)
+        error = error.__cause__ or error.__context__
+    return tuple(dict.fromkeys(found))
 
 
 def _retry_after(headers: httpx2.Headers) -> timedelta | None:

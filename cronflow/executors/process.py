@@ -151,4 +151,5 @@ class _Messages(asyncio.Protocol):
             result=message["result"],
             error=message["error"],
             delay=None if delay is None else timedelta(seconds=delay),
+            error_classes=tuple(message["error_classes"]),
         )

@@ -127,8 +127,9 @@ class Cleanup:
                     # Like every write of a job: the run first, so that no instant is lost with the `pending_run`.
                     await insert_pending_runs(self._backends.runs, [record])
                     await self._backends.jobs.replace(replace(record, pending_run=None, updated_at=now), record.rev)
-                elif record.updated_at < before:
-                    deleted["jobs"] += await self._backends.archive.delete_job(record.name, record.rev)
+                elif record.updated_at < before and await self._backends.archive.delete_job(record.name, record.rev):
+                    deleted["jobs"] += 1
+                    await self._backends.breakers.remove([record.name])
             await self._clock.sleep(PAUSE_S)
 
 

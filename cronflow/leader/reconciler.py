@@ -38,8 +38,10 @@ from cronflow.domain.recovery import (
     held_back,
     reconcile,
     refusals,
+    retry_ended,
 )
-from cronflow.domain.run import SCHEDULED, Outcome, Run, RunState
+from cronflow.domain.retry_decision import failed_attempt
+from cronflow.domain.run import DEAD, SCHEDULED, Outcome, Run, RunState, job_of
 from cronflow.domain.transitions import Change, Transition
 from cronflow.leader.contention import Contender, Contention, Placer
 from cronflow.leader.elector import Elector
@@ -52,6 +54,8 @@ from cronflow.leader.unplaced import UnplacedReporter
 from cronflow.node.role_loop import Outage, Outages, Wake
 from cronflow.node.timings import Timings
 from cronflow.ports import Assignment, Clock, EventSink, JobStore, Membership, RunStore, discard_event
+from cronflow.usecases.job_breakers import JobBreakers
+from cronflow.usecases.pause_after import PauseAfterFailures
 
 AT_ONCE = 1000
 SHORTEST_PAUSE_S = 0.01
@@ -86,6 +90,7 @@ class Round:
     others: dict[str, dict[str, RunState]]
     uses: Mapping[str, Sequence[LimitUse]]
     occupancy: Occupancy
+    stopped: Mapping[str, str]
     changes: list[Change] = field(default_factory=list)
     placed: dict[str, tuple[str, Assignment]] = field(default_factory=dict)
     contending: list[Contender] = field(default_factory=list)
@@ -112,6 +117,8 @@ class Reconciler:
         contention: Contention | None = None,
         unplaced: UnplacedReporter | None = None,
         look_ahead: LookAhead | None = None,
+        breakers: JobBreakers | None = None,
+        pause_after: PauseAfterFailures | None = None,
     ) -> None:
         self._jobs, self._runs, self._membership = jobs, runs, membership
         self._elector = elector
@@ -126,6 +133,7 @@ class Reconciler:
         self._contention = contention or Contention(clock)
         self._unplaced = unplaced or UnplacedReporter()
         self._look_ahead = look_ahead or LookAhead()
+        self._breakers, self._pause_after = breakers, pause_after
         self._contends = False
         self._waiting_at_once = LEAST_WAITING
         self._blocked, self._full = LeftOut(clock), LeftOut(clock)
@@ -186,6 +194,7 @@ class Reconciler:
             others=await self._others(tenure, overdue, jobs),
             uses=uses,
             occupancy=occupancy,
+            stopped=await self._stopped(overdue, jobs),
         )
         retrying = [run for run in overdue if run.state is RunState.RETRYING]
         full = len(overdue) - len(retrying) == AT_ONCE or len(retrying) >= self._waiting_at_once
@@ -217,6 +226,11 @@ class Reconciler:
         self._emit_events([change for change in this.changes if change.run in applied])
         await self._dispatcher.push(tenure, [where for run, where in this.placed.items() if run in applied], read_at)
         await self._limits.replace(occupancy)
+        dead = {job_of(change.run) for change in this.changes if change.target in DEAD and change.run in applied}
+        if self._pause_after is not None:
+            await self._pause_after.check(
+                [name for name in dead if name in jobs and jobs[name].job.pause_after is not None]
+            )
         # Without a change, the next round would read the same runs.
         new = [self._blocked.add(this.blocked), self._full.add(this.full)]
         return full and (any(new) or bool(this.changes))
@@ -245,6 +259,11 @@ class Reconciler:
         found = await self._runs.taken_of(excluding)
         return {job: {run.id: run.state for run in runs} for job, runs in found.items()}
 
+    async def _stopped(self, overdue: Sequence[Run], jobs: Mapping[str, JobRecord]) -> Mapping[str, str]:
+        """Why failing runs of a job are not retried, for the jobs with a retry that is due."""
+        failed = {run.job for run in overdue if run.job in jobs and failed_attempt(run) is not None}
+        return {} if self._breakers is None else await self._breakers.stopped(jobs[name].job for name in failed)
+
     def _visit(self, this: Round, run: Run) -> None:
         """Decide the run. Its change, if any, goes into the round."""
         now, finish_id = this.now, secrets.token_hex(12)
@@ -271,6 +290,9 @@ class Reconciler:
     def _dispatch(self, this: Round, run: Run, record: JobRecord, verdict: Dispatch, finish_id: str) -> None:
         job, now = record.job, this.now
         ahead = {other: state for other, state in this.others.get(run.job, {}).items() if other != run.id}
+        if (ended := retry_ended(run, job, this.stopped.get(run.job), now)) is not None:
+            this.changes.append(transitions.end(run, ended, finish_id, now))
+            return
         if verdict.transition is not Transition.REDISPATCH_LOST:
             waits = held_back(run, job, now, ahead.values())
             if isinstance(waits, Postpone):
@@ -327,6 +349,8 @@ class Reconciler:
             job=job,
             args=run.args or {},
             not_before=run.fire_at if early else None,
+            # Only a deadline for retries needs it.
+            requested_at=run.created_at if job.retry.deadline is not None and run.kind not in SCHEDULED else None,
         )
         if early:
             self._look_ahead.placed(placed.node, run.fire_at)

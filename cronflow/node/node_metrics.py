@@ -21,7 +21,7 @@ from cronflow.domain import metrics
 from cronflow.domain.cluster import Backlog, Member
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.rollup import BucketSize, Tally, step_of
-from cronflow.domain.run import ENDED, Outcome, Run, fire_of
+from cronflow.domain.run import ENDED, Outcome, Run, RunState, fire_of
 from cronflow.domain.transitions import Change
 from cronflow.node.cluster_clock import ClusterClock
 from cronflow.node.heartbeat import Heartbeat
@@ -118,6 +118,8 @@ class RunCounter:
             tally = self._tally(ended_at)
             tally.states[change.target.value] += 1
             self._meter.add(metrics.RUNS_ENDED, change.target.value)
+            if change.target is RunState.FAILED and change.sets.get("reason"):
+                self._meter.add(metrics.RETRIES_STOPPED)
             if isinstance(outcome := change.sets.get("outcome"), Outcome):
                 tally.outcomes[outcome.value] += 1
             if attempt is not None and attempt.started_at is not None:

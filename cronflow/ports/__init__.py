@@ -20,6 +20,7 @@ from cronflow.ports.access import (
 )
 from cronflow.ports.alerts import AlertConditions, AlertStore, Outbox, WebhookSender
 from cronflow.ports.backends import Backends
+from cronflow.ports.breakers import BreakerStore
 from cronflow.ports.clock import Clock, ServerClock
 from cronflow.ports.coordination import (
     AHEAD_VALID_S,
@@ -89,6 +90,7 @@ __all__ = [
     "AuditQuery",
     "AuditStore",
     "Backends",
+    "BreakerStore",
     "Bus",
     "Clock",
     "Control",

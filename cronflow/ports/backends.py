@@ -15,6 +15,7 @@ from cronflow.ports.access import (
     UserStore,
 )
 from cronflow.ports.alerts import AlertConditions, AlertStore, Outbox
+from cronflow.ports.breakers import BreakerStore
 from cronflow.ports.clock import ServerClock
 from cronflow.ports.coordination import Bus, CoordinationAdmin, Election, Membership, Queue
 from cronflow.ports.events import EventStore, Feed, LiveTail, RollupStore, Totals
@@ -45,6 +46,7 @@ class Backends:
     late: LateStore
     results: ResultStore
     dead_letters: DeadLetters
+    breakers: BreakerStore
     logs: LogStore
     control: Control
     archive: Archive

@@ -66,7 +66,8 @@ class Assignment:
     """Everything a worker needs to run an attempt, so that it reads nothing else before the start.
 
     With a `pending_run` the run may have no document yet, and the worker inserts it with its first record. `not_before`
-    is the run's instant if it was dispatched earlier: the worker holds it until then.
+    is the run's instant if it was dispatched earlier: the worker holds it until then. `requested_at` is when a run
+    outside the schedule was requested.
     """
 
     run: str
@@ -78,6 +79,7 @@ class Assignment:
     args: Mapping[str, object] = field(default_factory=dict)
     pending_run: PendingRun | None = None
     not_before: datetime | None = None
+    requested_at: datetime | None = None
 
     @property
     def job_lock(self) -> JobLock:

@@ -8,6 +8,7 @@ from typing import Literal, NotRequired, cast
 
 from cronflow.documents import JobForm, job_document
 from cronflow.domain.job import Job, JobRecord, PendingRun
+from cronflow.domain.job_breaker import BreakerState
 from cronflow.domain.run import Run, RunState
 from cronflow.domain.version import Version
 from cronflow.schemas import Schema, iso, optional_iso
@@ -39,6 +40,19 @@ class PendingRunSchema(Schema):
     """When the planner decided."""
 
 
+class JobBreakerSchema(Schema):
+    """The open circuit breaker of a job: its failing runs are dead letters at once."""
+
+    opened_at: str
+    """Since when."""
+    probe_at: str
+    """A run that starts from then on and succeeds closes it."""
+    failed: int
+    """How many of the attempts had failed when it opened."""
+    attempts: int
+    """The attempts that counted."""
+
+
 class JobSchema(Schema, JobForm):
     """A job's document with all defaults, and its state in the cluster."""
 
@@ -48,6 +62,10 @@ class JobSchema(Schema, JobForm):
     """The schedule in words, without the time zone; null: no schedule."""
     paused: bool
     """Whether it is paused."""
+    pause_note: str | None
+    """Why it is paused."""
+    open_breaker: JobBreakerSchema | None
+    """Its circuit breaker, if it is open."""
     next_fire: str | None
     """When it is due next."""
     takes_args: bool
@@ -156,13 +174,17 @@ def job_state(record: JobRecord) -> JobState:
     return "done" if record.next_fire is None else "active"
 
 
-def job_schema(record: JobRecord, *, mask: bool = False) -> JobSchema:
-    """The job's document with every default, and beside it what the cluster keeps of it. `mask` hides passwords."""
+def job_schema(record: JobRecord, breaker: BreakerState | None = None, *, mask: bool = False) -> JobSchema:
+    """The job's document with every default, and beside it what the cluster keeps of it. `breaker` is given if it is
+    open; `mask` hides passwords.
+    """
     return {
         **job_form(record.job, mask=mask),
         "state": job_state(record),
         "words": None if record.job.schedule is None else schedule_words(record.job.schedule),
         "paused": record.paused,
+        "pause_note": record.pause_note or None,
+        "open_breaker": None if breaker is None else _open_breaker(breaker),
         "next_fire": optional_iso(record.next_fire),
         "takes_args": record.job.takes_args,
         "due_at": optional_iso(record.due_at),
@@ -172,6 +194,17 @@ def job_schema(record: JobRecord, *, mask: bool = False) -> JobSchema:
         "term": record.term,
         "created_at": iso(record.created_at),
         "updated_at": iso(record.updated_at),
+    }
+
+
+def _open_breaker(state: BreakerState) -> JobBreakerSchema:
+    assert state.opened_at is not None
+    assert state.probe_at is not None
+    return {
+        "opened_at": iso(state.opened_at),
+        "probe_at": iso(state.probe_at),
+        "failed": state.failed,
+        "attempts": state.attempts,
     }
 
 

@@ -124,7 +124,7 @@ class RunSchema(Schema):
     outcome: Outcome | None
     """How the last attempt ended."""
     reason: str | None
-    """Why it was skipped or cancelled."""
+    """Why it was skipped or cancelled, or failed although it had retries left."""
     cancel_requested: bool
     """Whether cancellation was requested."""
     cancel_reason: str | None

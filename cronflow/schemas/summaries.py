@@ -59,7 +59,7 @@ class RunSummarySchema(Schema):
     outcome: Outcome | None
     """How the last attempt ended."""
     reason: str | None
-    """Why it was skipped or cancelled."""
+    """Why it was skipped or cancelled, or failed although it had retries left."""
     error: str | None
     """The first 1,000 characters of the error of the last attempt."""
     attempts: list[AttemptSummarySchema]

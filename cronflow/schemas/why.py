@@ -185,6 +185,18 @@ class TriesAgainSchema(Schema):
     waiting: WaitingSchema | None
 
 
+class NoRetriesSchema(Schema):
+    """The circuit breaker of the job is open: if the run fails, it is not retried. A run that starts from `probe_at` on
+    and succeeds closes it.
+    """
+
+    step: Literal["no_retries"]
+    since: str
+    failed: int
+    attempts: int
+    probe_at: str
+
+
 class EndedSchema(Schema):
     """How the run ended and was settled."""
 
@@ -208,7 +220,7 @@ class UnrecordedSchema(Schema):
 LinkSchema = (
     DueSchema | NotDueSchema | UpcomingSchema | KeptByEditSchema | RequestedSchema | LatenessSchema | OverlappingSchema
     | UnplannedSchema | PlacedSchema | DispatchedSchema | StartedSchema | TriedSchema | RunsNowSchema | TriesAgainSchema
-    | EndedSchema | UnrecordedSchema
+    | NoRetriesSchema | EndedSchema | UnrecordedSchema
 )  # fmt: skip
 
 
@@ -330,7 +342,7 @@ def _planning_schema(
 
 
 def _running_schema(
-    link: chain.Started | chain.Tried | chain.RunsNow | chain.TriesAgain | chain.Ended,
+    link: chain.Started | chain.Tried | chain.RunsNow | chain.TriesAgain | chain.NoRetries | chain.Ended,
 ) -> LinkSchema:
     match link:
         case chain.Started(at, lateness):
@@ -345,6 +357,14 @@ def _running_schema(
                 "at": optional_iso(due),
                 "attempt": number,
                 "waiting": None if waiting is None else _waiting(waiting),
+            }
+        case chain.NoRetries(since, failed, attempts, probe_at):
+            return {
+                "step": "no_retries",
+                "since": iso(since),
+                "failed": failed,
+                "attempts": attempts,
+                "probe_at": iso(probe_at),
             }
         case chain.Ended():
             return {

@@ -127,11 +127,14 @@ class Editor:
 
         return await self._edit(name, change, "edited", by, keep_waiting=True)
 
-    async def pause(self, name: str, *, by: str = "") -> JobRecord:
-        """Stop planning fires until the job is resumed."""
+    async def pause(self, name: str, *, by: str = "", note: str = "", expected: int | None = None) -> JobRecord:
+        """Stop planning fires until the job is resumed. `note` is why. Raises Conflict unless its version is
+        `expected`.
+        """
 
         def change(record: JobRecord, now: datetime) -> JobRecord:
-            return record if record.paused else replace(record, paused=True)
+            _expect(name, record, expected)
+            return record if record.paused else replace(record, paused=True, pause_note=note)
 
         return await self._edit(name, change, "paused", by)
 
@@ -142,7 +145,7 @@ class Editor:
             if not record.paused:
                 return record
             fire = first_fire(record.job, now, consumed(record, now))
-            return replace(record, paused=False, next_fire=fire, due_at=fire)
+            return replace(record, paused=False, pause_note="", next_fire=fire, due_at=fire)
 
         return await self._edit(name, change, "paused", by, keep_waiting=True)
 
@@ -359,7 +362,8 @@ def _redefined(record: JobRecord, job: Job, now: datetime) -> JobRecord:
     fire = first_fire(job, now, consumed(record, now))
     # A paused job stays paused when it is redefined; a deleted job starts unpaused.
     paused = record.paused and record.deleted_at is None
-    return replace(record, job=job, deleted_at=None, paused=paused, next_fire=fire, due_at=fire)
+    note = record.pause_note if paused else ""
+    return replace(record, job=job, deleted_at=None, paused=paused, pause_note=note, next_fire=fire, due_at=fire)
 
 
 def _expect(name: str, record: JobRecord | None, expected: int | None) -> None:

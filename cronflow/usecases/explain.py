@@ -21,6 +21,7 @@ from cronflow.domain.schedule.zones import check_reach
 from cronflow.domain.version import Version, nearest, version_due, version_of
 from cronflow.domain.why import Known, Why, explain, explain_run
 from cronflow.ports import Backends, Clock, RunQuery
+from cronflow.usecases.job_breakers import JobBreakers
 from cronflow.usecases.pending_runs import find_run
 
 
@@ -28,6 +29,7 @@ class Explainer:
     def __init__(self, backends: Backends, clock: Clock) -> None:
         self._backends = backends
         self._clock = clock
+        self._breakers = JobBreakers(backends.breakers, backends.runs, clock)
 
     async def versions(self, name: str) -> list[Version]:
         """The stored versions of a job, oldest first; a deleted job is included. Raises NotFound."""
@@ -67,6 +69,7 @@ class Explainer:
 
     async def _known(self, record: JobRecord, versions: Sequence[Version], run: Run | None, now: datetime) -> Known:
         refused = {} if run is None else refusals(run, now)
+        breakers = await self._breakers.open([record.job])
         answer = Fleet(await self._backends.membership.members()).place(needs_of(record.job), refused)
         return Known(
             record=record,
@@ -75,6 +78,7 @@ class Explainer:
             now=now,
             led=await self._backends.election.holder() is not None,
             no_node=answer if isinstance(answer, NoNode) else None,
+            breaker=breakers.get(record.name),
         )
 
     async def _record(self, name: str) -> JobRecord:

@@ -21,8 +21,17 @@ from cronflow.domain.cluster import Member
 from cronflow.domain.concurrency import limit_problems
 from cronflow.domain.durations import to_the_minute
 from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, Problem
-from cronflow.domain.events import Event, JobChanged, JobCreated, JobDeleted, JobPaused, JobResumed
-from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord, label_problems, target_problems
+from cronflow.domain.events import (
+    Event,
+    JobBreakerClosed,
+    JobChanged,
+    JobCreated,
+    JobDeleted,
+    JobPaused,
+    JobResumed,
+)
+from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord, label_problems, target_mismatches, target_problems
+from cronflow.domain.job_breaker import BreakerState
 from cronflow.domain.placement import OTHERS_KEPT, unable
 from cronflow.domain.planning import fires_text, first_fire, run_on_request
 from cronflow.domain.run import Covers, Kind, Run, RunState
@@ -31,6 +40,7 @@ from cronflow.domain.schedule.kinds import Once, Schedule, next_after
 from cronflow.ports import Backends, Bus, Clock, Signal
 from cronflow.usecases.audit import Auditor, Changed
 from cronflow.usecases.edit import Edited, Editor, Result, consumed, left_behind
+from cronflow.usecases.job_breakers import JobBreakers
 from cronflow.usecases.limit_names import refuse_absent_limits
 from cronflow.usecases.search import ScheduleLoadReport, schedule_load_report
 
@@ -70,6 +80,7 @@ class JobUseCases:
         self._editor = Editor(
             backends.jobs, backends.versions, backends.plans, backends.runs, backends.queue, clock, audit.emit
         )
+        self._breakers = JobBreakers(backends.breakers, backends.runs, clock)
 
     async def apply(
         self,
@@ -250,7 +261,27 @@ class JobUseCases:
         """Raises NotFound, Conflict (also unless its version is `expected`), and InvalidInput for a system job."""
         before = await self._editable(name)
         after = await self._editor.delete(name, by=by, expected=expected)
+        await self._backends.breakers.remove([name])
         return await self._edited("delete", before, after, JobDeleted(name, by))
+
+    async def open_breakers(self, records: Sequence[JobRecord]) -> Mapping[str, BreakerState]:
+        """The open circuit breakers of these jobs, by job. Jobs without a breaker cost no read."""
+        return await self._breakers.open(record.job for record in records)
+
+    async def close_breaker(self, name: str, *, by: str = "") -> JobRecord:
+        """Close the job's circuit breaker: its failing runs are retried again. Raises NotFound, Conflict, and
+        InvalidInput for a job without a breaker.
+        """
+        record = await self.get(name)
+        if record.job.breaker is None:
+            raise InvalidInput(Problem("", f"{name} has no circuit breaker", "add breaker: {} to its definition"))
+        before = await self._breakers.close(name)
+        if before is not None:
+            changed = Changed(
+                "job.close_breaker", f"job:{name}", {"failed": before.failed, "attempts": before.attempts}, None
+            )
+            await self._audit.record_events(by, (changed, JobBreakerClosed(name, f"{by or 'somebody'} closed it")))
+        return record
 
     async def next_fires(self, name: str, count: int) -> list[datetime]:
         """The next fire times, starting at the cursor; empty for a job without a schedule. Raises NotFound."""
@@ -426,12 +457,22 @@ def _state(record: JobRecord) -> Mapping[str, object]:
 
 
 def _check(jobs: Sequence[Job]) -> None:
-    """Raises InvalidInput for names that are not allowed, and for targets that no node can run."""
+    """Raises InvalidInput for names that are not allowed, for targets that no node can run, and for parts that have no
+    effect on the target.
+    """
     _check_names([job.name for job in jobs])
     problems = [
         problem
         for place, job in _places(jobs).items()
-        for problem in under(place, [*target_problems(job.target), *label_problems(job.require), *limit_problems(job)])
+        for problem in under(
+            place,
+            [
+                *target_problems(job.target),
+                *target_mismatches(job),
+                *label_problems(job.require),
+                *limit_problems(job),
+            ],
+        )
     ]
     if problems:
         raise InvalidInput(problems)

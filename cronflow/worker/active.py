@@ -54,6 +54,7 @@ def claimed_of(assignment: Assignment, node: str, start_id: str) -> ClaimedRun:
         retry=assignment.job.retry,
         delivery=assignment.job.delivery,
         start_id=start_id,
+        retry_until=assignment.job.retry.until(assignment.requested_at or assignment.fire_at),
     )
 
 

@@ -21,6 +21,7 @@ from cronflow.domain.cluster import Backlog, node_name
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.events import FenceRejected, SpoolDrained, SpoolStarted
 from cronflow.domain.failures import dead_letter_events
+from cronflow.domain.run import DEAD, job_of
 from cronflow.domain.transitions import Change
 from cronflow.node.role_loop import NodeRole, Outages, Wake
 from cronflow.node.timings import Timings
@@ -37,6 +38,7 @@ from cronflow.ports import (
     RunStore,
     discard_event,
 )
+from cronflow.usecases.pause_after import PauseAfterFailures
 from cronflow.worker.group_commit import MOST_AT_ONCE, GroupCommit
 from cronflow.worker.log_writer import LogWriter
 from cronflow.worker.permits import Permits
@@ -72,6 +74,7 @@ class Recorder:
         count: Callable[[Change], None] = lambda _: None,
         meter: Meter = UNMETERED,
         permits: Permits | None = None,
+        pause_after: PauseAfterFailures | None = None,
     ) -> None:
         self._permits = permits
         self._runs, self._results, self._queue, self.lines = runs, results, queue, log_writer
@@ -83,6 +86,7 @@ class Recorder:
         self._emit = emit
         self._count = count
         self._meter = meter
+        self._pause_after = pause_after
         self._stuck = False
         self._ahead = 0
         self._replaying = asyncio.Lock()
@@ -170,6 +174,9 @@ class Recorder:
                 log.exception("spool record refused")
                 await self._replay_one_by_one(spool, finishes)
             await spool.acknowledge()
+            if self._pause_after is not None:
+                # While MongoDB was away, the worker could not check.
+                await self._pause_after.check({job_of(f.change.run) for f in finishes if f.change.target in DEAD})
             if not spool.pending:
                 log.info("spool replayed")
                 self._emit(SpoolDrained(node_name(self._node)))

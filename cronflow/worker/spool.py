@@ -71,7 +71,9 @@ class Finish:
         started_at: datetime | None,
         at: datetime,
         pending: Run | None = None,
+        stopped: str | None = None,
     ) -> Finish:
+        """`stopped` is as in `transitions.finish`."""
         if attempt_result.error is not None:
             attempt_result = replace(attempt_result, error=storable_text(attempt_result.error))
         text = b"" if attempt_result.result is None else orjson.dumps(attempt_result.result)
@@ -80,7 +82,8 @@ class Finish:
             result = LargeResult(id=finish_id, run=claimed.run, text=text.decode())
             attempt_result = replace(attempt_result, result=None, result_size=len(text))
         late = late_result(claimed, attempt_result, finish_id, at)
-        return cls(transitions.finish(claimed, attempt_result, finish_id, started_at, at), late, result, pending)
+        change = transitions.finish(claimed, attempt_result, finish_id, started_at, at, stopped=stopped)
+        return cls(change, late, result, pending)
 
     def waited(self, now: datetime) -> Finish:
         """The same finish written at `now`: the delay of the next attempt is shortened by the time in the spool."""

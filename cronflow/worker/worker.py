@@ -20,15 +20,17 @@ import itertools
 import secrets
 from collections import OrderedDict
 from collections.abc import Coroutine, Iterable, Sequence
+from datetime import datetime
 
 import structlog
 from structlog.contextvars import bind_contextvars
 
-from cronflow.domain import metrics
+from cronflow.domain import metrics, transitions
 from cronflow.domain.cluster import node_name
+from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.job import StartGuard
 from cronflow.domain.placement import Waiting
-from cronflow.domain.run import AttemptResult, Outcome, fire_of
+from cronflow.domain.run import DEAD, AttemptResult, Outcome, fire_of
 from cronflow.node.heartbeat import Heartbeat
 from cronflow.node.role_loop import Wake, end_tasks
 from cronflow.node.timings import Timings
@@ -43,6 +45,8 @@ from cronflow.ports import (
     RunStore,
     Taken,
 )
+from cronflow.usecases.job_breakers import JobBreakers
+from cronflow.usecases.pause_after import PauseAfterFailures
 from cronflow.worker.active import Active, claimed_of, key_of
 from cronflow.worker.admission import Admission
 from cronflow.worker.attempt_log import LINES_PER_RUN, AttemptLog
@@ -91,6 +95,8 @@ class Worker:
         slots: int,
         lines_per_run: int = LINES_PER_RUN,
         meter: Meter = UNMETERED,
+        breakers: JobBreakers | None = None,
+        pause_after: PauseAfterFailures | None = None,
     ) -> None:
         self._permits = permits
         self._queue, self._runs, self._bus = queue, runs, bus
@@ -104,6 +110,7 @@ class Worker:
         self._slots = slots
         self._lines_per_run = lines_per_run
         self._meter = meter
+        self._breakers, self._pause_after = breakers, pause_after
         self._active: dict[tuple[str, int], Active] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._taken: OrderedDict[tuple[str, int], None] = OrderedDict()
@@ -480,7 +487,8 @@ class Worker:
         """Returns whether the run was changed, now or by what is in the spool."""
         pending = None if active.marked else pending_of(active.assignment)
         now = self._clock.now()
-        finish = Finish.of(active.claimed, attempt_result, next(self._ids), active.started_at, now, pending)
+        stopped = await self._stopped(active, attempt_result, now)
+        finish = Finish.of(active.claimed, attempt_result, next(self._ids), active.started_at, now, pending, stopped)
         await active.log.end()
         self._recorder.lines.hurry()
         if active.superseded:
@@ -490,7 +498,25 @@ class Worker:
             # After a duplicated item, the other attempt may have this very fence: a `finish` would then end its run.
             await self._recorder.keep_late(finish)
             return False
-        return await self._recorder.finish(finish, active.log.last_stored)
+        in_time = await self._recorder.finish(finish, active.log.last_stored)
+        job = active.assignment.job
+        if in_time and finish.change.target in DEAD and job.pause_after is not None and self._pause_after is not None:
+            await self._pause_after.check([job.name])
+        return in_time
+
+    async def _stopped(self, active: Active, attempt_result: AttemptResult, now: datetime) -> str | None:
+        """Why the job's circuit breaker forbids a retry, or None; also while it cannot be read: the leader looks at it
+        again before the retry.
+        """
+        job, claimed = active.assignment.job, active.claimed
+        if job.breaker is None or self._breakers is None or active.superseded:
+            return None
+        attempt = transitions.ended_attempt(claimed, attempt_result, active.started_at, now)
+        try:
+            return await self._breakers.observe(job, attempt)
+        except BackendUnavailable as error:
+            log.warning("circuit breaker not read", run=claimed.run, job=job.name, reason=error.reason)
+            return None
 
     def _stop_if_held(self, lease: Lease) -> None:
         active = self._active.get((lease.claimed.run, lease.claimed.fence))

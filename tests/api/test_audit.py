@@ -27,6 +27,7 @@ CHANGES = [
     ("POST", "/jobs/{name}/run", {"name": "nightly-report"}, None, "job.run"),
     ("POST", "/jobs/{name}/pause", {"name": "nightly-report"}, None, "job.pause"),
     ("POST", "/jobs/{name}/resume", {"name": "warehouse.import"}, None, "job.resume"),
+    ("POST", "/jobs/{name}/close-breaker", {"name": "black-friday"}, None, "job.close_breaker"),
     ("POST", "/runs/{id}/cancel", {"id": RUNNING}, None, "run.cancel"),
     ("POST", "/runs/{id}/retry", {"id": FAILED}, None, "run.retry"),
     ("POST", "/runs/{id}/ack", {"id": FAILED}, None, "run.ack"),

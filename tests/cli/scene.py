@@ -15,7 +15,8 @@ from cronflow.config import Settings
 from cronflow.domain.alerts import Alert, AlertKind, Answer, Notification, NotificationState, Webhook
 from cronflow.domain.cluster import NodeReport
 from cronflow.domain.concurrency import LimitUse, Rate, named_id
-from cronflow.domain.job import CommandTarget, HttpTarget, Job, PendingRun, PythonTarget, Retry
+from cronflow.domain.job import Breaker, CommandTarget, HttpTarget, Job, PendingRun, PythonTarget, Retry
+from cronflow.domain.job_breaker import BreakerState
 from cronflow.domain.permits import NamedLimit, PermitRequest
 from cronflow.domain.run import Attempt, Covers, Kind, Outcome, Run, RunState, run_id
 from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule, next_after
@@ -81,7 +82,7 @@ JOBS: Sequence[Job] = (
     job("warehouse.import", Cron("15 3 1 * *"), target=CommandTarget("psql -f import.sql")),
     job("health-ping", Every("1m"), target=HttpTarget("https://status.example.com/ping", expect=(200, 204))),
     job("clean-uploads", Cron("30 4 * * SUN"), retry=Retry(delays=["30s", "5m", "1h"])),
-    job("black-friday", Once(datetime(2026, 11, 27, 5, 0, tzinfo=UTC))),
+    job("black-friday", Once(datetime(2026, 11, 27, 5, 0, tzinfo=UTC)), breaker=Breaker()),
     job("launch-2025", Once(datetime(2025, 3, 1, 9, 0, tzinfo=UTC))),
     job("rotate-keys", Cron("0 0 * * MON#2", tz="Australia/Lord_Howe"), priority=9),
     job("legacy-export", Cron("@hourly"), enabled=False),
@@ -196,6 +197,9 @@ class Scene:
             paused = record.name == "warehouse.import"
             moved = replace(record, next_fire=fire, due_at=fire, pending_run=pending_run, paused=paused)
             assert await self.backends.jobs.replace(moved, record.rev)
+        state = BreakerState(job="black-friday")
+        opened = replace(state, opened_at=ago(minutes=5), probe_at=NOON + timedelta(minutes=5), failed=14, attempts=20)
+        assert await self.backends.breakers.replace(state, opened)
         await self._lines()
         await self._nodes()
         await self._alerts()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -190,3 +191,29 @@ def test_a_list_in_blocks_is_printed_like_one_at_once(
     blocks: list[int] = []
     asyncio.run(output.show_list(Format.TABLE, read(), str, lambda block: blocks.append(len(block))))
     assert blocks == {0: [0], 1: [1], 4: [2, 2], 5: [2, 2, 1]}[count]
+
+
+@pytest.mark.usefixtures("scene")
+def test_an_open_breaker_is_shown_with_its_rate_and_what_closes_it(cli: Cli) -> None:
+    assert row(cli("jobs", "list"), "black-friday").startswith("● active, breaker open")
+    shown = cli("jobs", "show", "black-friday").stdout
+    assert "14 of 20 attempts had failed: failing runs are not retried" in shown
+    assert "a run that starts in 5m or later and succeeds closes it" in shown
+    assert "cronflow jobs close-breaker black-friday" in shown
+    assert "breaker open" not in row(cli("jobs", "close-breaker", "black-friday"), "black-friday")
+    assert "breaker open" not in cli("jobs", "list").stdout
+
+
+@pytest.mark.usefixtures("scene")
+def test_closing_the_breaker_of_a_job_without_one_says_how_to_get_one(cli: Cli) -> None:
+    result = cli("jobs", "close-breaker", "sync-tokens")
+    assert result.exit_code != 0
+    assert "sync-tokens has no circuit breaker (add breaker: {} to its definition)" in result.stderr
+
+
+def test_the_note_of_a_pause_is_shown(cli: Cli, scene: Scene) -> None:
+    asyncio.run(scene.service.jobs.pause("sync-tokens"))
+    records = scene.backends.documents.jobs
+    records["sync-tokens"] = replace(records["sync-tokens"], pause_note="5 runs in a row failed")
+    assert "5 runs in a row failed" in cli("jobs", "show", "sync-tokens").stdout
+    assert parsed(cli("jobs", "show", "sync-tokens", "-o", "json"))["pause_note"] == "5 runs in a row failed"

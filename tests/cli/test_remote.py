@@ -104,6 +104,8 @@ COMMANDS = [
     Given("jobs apply -f jobs.yaml --no-import --dry-run"),
     Given("jobs pause sync-tokens rotate-keys"),
     Given("jobs resume warehouse.import"),
+    Given("jobs show black-friday"),
+    Given("jobs close-breaker black-friday"),
     Given("jobs delete sync-tokens legacy-export"),
     Given("jobs run nightly-report --arg region=us"),
     Given("jobs run nightly-report --wait"),

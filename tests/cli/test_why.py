@@ -171,6 +171,7 @@ def test_a_skipped_fire_of_a_paused_job_names_the_edit(cli: Cli, scene: Scene) -
 
 
 def test_an_upcoming_fire_shows_when_it_is_due(cli: Cli, scene: Scene) -> None:
+    scene.backends.documents.breakers.clear()
     shown = cli("jobs", "why", "black-friday").stdout
     assert titles(shown) == ["✓ due", "… upcoming"]
     assert "due in 5d 17h" in shown
@@ -257,3 +258,11 @@ def test_a_refusal_is_no_failed_attempt_and_a_waiting_run_shows_its_reasons_in_l
         assert f"not {node}#" in shown
     assert "no node can take it" in cli("runs", "list", "--job", "rebuild-cache").stdout
     assert "no label gpu" in cli("runs", "show", run_id).stdout
+
+
+@pytest.mark.usefixtures("scene")
+def test_a_fire_of_a_job_whose_breaker_is_open_is_not_retried_if_it_fails(cli: Cli) -> None:
+    shown = cli("jobs", "why", "black-friday").stdout
+    assert titles(shown) == ["✓ due", "↷ no retries", "… upcoming"]
+    assert "circuit breaker activated: 14 of 20 attempts had failed by 2026-11-21 11:55:00Z" in shown
+    assert "if it fails, it is not retried" in shown

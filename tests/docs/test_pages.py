@@ -84,6 +84,7 @@ SCENES = {
         environment={"PASSWORD": PASSWORD},
         prints=('"result":"created"', "active\n", "10m\n", "nightly-report@manual-deploy-42", '"deleted_at"'),
     ),
+    "retries.md": Scene(prints=("created", "initial: 10s", "match: AuthInvalid", "active")),
     "when-something-failed.md": Scene(prints=("no rows", "~r1")),
 }
 

@@ -28,10 +28,21 @@ class Lines:
 
 
 def assignment(
-    target: Target, *, timeout: str = "20s", attempt: int = 1, args: Mapping[str, object] | None = None
+    target: Target,
+    *,
+    timeout: str = "20s",
+    attempt: int = 1,
+    args: Mapping[str, object] | None = None,
+    success_exit_codes: tuple[int, ...] = (0,),
 ) -> Assignment:
     """One attempt of the target. The timeout is for the tests that do not reach it."""
-    job = Job(name="demo", target=target, timeout=parse_duration(timeout), retry=Retry())
+    job = Job(
+        name="demo",
+        target=target,
+        timeout=parse_duration(timeout),
+        retry=Retry(),
+        success_exit_codes=success_exit_codes,
+    )
     fire_at = datetime(2026, 11, 21, 2, tzinfo=UTC)
     return Assignment(run=RUN, fence=FENCE, term=3, attempt=attempt, fire_at=fire_at, job=job, args=args or {})
 

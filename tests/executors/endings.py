@@ -16,6 +16,21 @@ ENDINGS = (
     ("exit", Outcome.ERROR, "SystemExit: 3"),
 )
 """The argument of `end`, the outcome, and a part of the error."""
+CLASSES = (
+    ("error", ("builtins.ValueError", "builtins.Exception", "builtins.BaseException")),
+    (
+        "own",
+        ("tests.executors.endings.SoldOut", "builtins.LookupError", "builtins.Exception", "builtins.BaseException"),
+    ),
+    ("permanent", ()),
+    ("later", ()),
+    ("skip", ()),
+)
+"""The argument of `end`, and the classes that retry rules match."""
+
+
+class SoldOut(LookupError):
+    """An error of a user's own."""
 
 
 def end(how: str) -> None:
@@ -29,5 +44,7 @@ def end(how: str) -> None:
             raise RetryLater(timedelta(minutes=7), "the shop is busy")
         case "skip":
             raise Skip("a holiday")
+        case "own":
+            raise SoldOut
         case "exit":
             sys.exit(3)

@@ -34,10 +34,12 @@ async def run(
     cwd: str | None = None,
     env: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
+    success: tuple[int, ...] = (0,),
 ) -> AttemptResult:
     target = CommandTarget(command, cwd=cwd, env=env or {})
     async with CommandExecutor(True, grace_s=grace_s, drain_s=drain_s, environ=environ) as executor:
-        return await executor.run(assignment(target, timeout=timeout, attempt=attempt), "node-1", lines or Lines())
+        attempted = assignment(target, timeout=timeout, attempt=attempt, success_exit_codes=success)
+        return await executor.run(attempted, "node-1", lines or Lines())
 
 
 async def test_exit_code_zero_is_ok_and_output_becomes_lines_by_stream() -> None:
@@ -51,6 +53,39 @@ async def test_exit_code_zero_is_ok_and_output_becomes_lines_by_stream() -> None
 async def test_another_exit_code_is_an_error_with_the_last_line_of_stderr() -> None:
     attempt_result = await run("echo first >&2; echo 'disk full' >&2; echo >&2; echo fine; exit 3")
     assert attempt_result == AttemptResult(Outcome.ERROR, error="exit code 3: disk full")
+
+
+@pytest.mark.parametrize(
+    ("command", "success", "outcome"),
+    [
+        ("exit 1", (0, 1), Outcome.OK),
+        ("exit 0", (0, 1), Outcome.OK),
+        ("exit 2", (0, 1), Outcome.ERROR),
+        ("exit 0", (1,), Outcome.ERROR),
+        ("exit 127", (0, 127), Outcome.OK),
+        # 128 and the number of SIGKILL.
+        ("kill -KILL $$", (0, 137), Outcome.OK),
+    ],
+)
+async def test_the_exit_codes_of_the_job_mean_success(command: str, success: tuple[int, ...], outcome: Outcome) -> None:
+    assert (await run(command, success=success)).outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("command", "classes"),
+    [
+        ("exit 75", ("exit:75",)),
+        ("kill -KILL $$", ("exit:137",)),
+        ("no-such-program", ("exit:127",)),
+        ("true", ()),
+    ],
+)
+async def test_a_failure_carries_its_exit_code_for_retry_rules(command: str, classes: tuple[str, ...]) -> None:
+    assert (await run(command)).error_classes == classes
+
+
+async def test_a_program_that_cannot_be_started_carries_the_class_of_the_error() -> None:
+    assert "builtins.FileNotFoundError" in (await run(("no-such-program",))).error_classes
 
 
 async def test_death_by_a_signal_names_the_signal() -> None:

@@ -395,3 +395,21 @@ async def test_the_nodes_proxy_settings_are_not_used(server: Server, monkeypatch
     server.answers["/hook"] = answer(200)
     async with HttpExecutor() as executor:
         assert (await send(executor, f"{server.url}/hook")).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("status", [404, 429, 503])
+async def test_an_unexpected_status_is_carried_for_retry_rules(
+    server: Server, executor: HttpExecutor, status: int
+) -> None:
+    server.answers["/hook"] = answer(status)
+    assert (await send(executor, f"{server.url}/hook")).error_classes == (f"http:{status}",)
+
+
+async def test_without_a_response_the_classes_of_the_error_and_its_causes_are_carried(executor: HttpExecutor) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        refused = await send(executor, f"http://127.0.0.1:{free.getsockname()[1]}/")
+    unknown = await send(executor, "http://no-such-host.invalid/")
+    assert {"builtins.ConnectionRefusedError", "builtins.ConnectionError"} <= set(refused.error_classes)
+    assert "socket.gaierror" in unknown.error_classes
+    assert "builtins.ConnectionRefusedError" not in unknown.error_classes

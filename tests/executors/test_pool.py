@@ -15,7 +15,7 @@ from cronflow.domain.job import PythonTarget
 from cronflow.domain.run import Outcome
 from cronflow.executors.handlers import MAX_RESULT_BYTES
 from tests.executors import FENCE, RUN, Lines, assignment
-from tests.executors.endings import ENDINGS
+from tests.executors.endings import CLASSES, ENDINGS
 from tests.executors.pools import MODULE, opened, options, run, started, target, text_of
 
 # ------------------------------------------------------------------------------------------------- what attempts get
@@ -55,6 +55,13 @@ async def test_its_error_is_carried_back(how: str, outcome: Outcome, told: str) 
     assert attempt_result.outcome is outcome
     assert told in (attempt_result.error or "")
     assert attempt_result.delay == (timedelta(minutes=7) if how == "later" else None)
+
+
+async def test_the_classes_of_its_error_are_carried_back_for_retry_rules() -> None:
+    async with opened() as pool:
+        for how, classes in CLASSES:
+            attempt_result, _ = await run(pool, "ends", how=how)
+            assert attempt_result.error_classes == classes
 
 
 async def test_results_are_carried_back_up_to_the_limit() -> None:

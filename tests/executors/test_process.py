@@ -19,7 +19,7 @@ from cronflow.domain.job import PythonTarget
 from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.executors.python import PythonExecutor, PythonTargets
 from tests.executors import FENCE, RUN, Lines, assignment, is_running
-from tests.executors.endings import ENDINGS, end
+from tests.executors.endings import CLASSES, ENDINGS, end
 from tests.waiting import eventually
 
 app = App("apart")
@@ -194,3 +194,11 @@ async def test_a_function_that_is_not_allowed_is_not_started(executor: PythonExe
     attempt_result = await executor.run(assignment(PythonTarget("os:getpid", process=True)), "node-1", Lines())
     assert attempt_result.outcome is Outcome.PERMANENT
     assert "not allowed" in (attempt_result.error or "")
+
+
+@pytest.mark.parametrize(("how", "classes"), CLASSES)
+async def test_the_classes_of_its_error_are_carried_back(
+    executor: PythonExecutor, how: str, classes: tuple[str, ...]
+) -> None:
+    attempt_result, _ = await run(executor, "ends", how=how)
+    assert attempt_result.error_classes == classes

@@ -12,6 +12,7 @@ import pytest
 
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.job import JobRecord
+from cronflow.domain.job_breaker import BreakerState
 from cronflow.domain.run import AttemptResult, Outcome, Run, RunState
 from cronflow.leader import maintenance
 from cronflow.leader.maintenance import Cleanup
@@ -139,6 +140,8 @@ async def test_a_deleted_job_loses_its_pending_run_first_and_a_retention_later_e
     await clean(forge)
     (record,) = await forge.backends.jobs.get(["report"])
     assert (record.pending_run, record.rev) == (None, 1)
+    breaker = BreakerState(job="report")
+    await forge.backends.breakers.replace(breaker, replace(breaker, counts_from=forge.now))
     await clean(forge)
     assert await left(forge) == runs[1:]
     # A retention later, seen from the record.
@@ -147,6 +150,7 @@ async def test_a_deleted_job_loses_its_pending_run_first_and_a_retention_later_e
     result = await clean(forge)
     assert (result["runs"], result["jobs"]) == (1, 1)
     assert await forge.backends.jobs.get(["report"]) == []
+    assert await forge.backends.breakers.get(["report"]) == {}
     assert await left(forge) == []
 
 

@@ -125,6 +125,17 @@ MONGO: tuple[Mutant, ...] = (
         (', "$expr": unused}', "}"),
     ),
     *_of(
+        "backends/mongo/breakers.py",
+        # replace
+        ('COMPARED = ("opened_at", "probe_at", "counts_from")', 'COMPARED = ("probe_at", "counts_from")'),
+        ('{"_id": state.job, **{name', "{**{name"),
+        ("**{name: getattr(seen, name) for name in COMPARED}}", "}"),
+        ("upsert=seen == BreakerState(job=seen.job)", "upsert=True"),
+        ("return result.matched_count == 1 or result.upserted_id is not None", "return True"),
+        # remove
+        ('delete_many({"_id": {"$in": list(jobs)}})', "delete_many({})"),
+    ),
+    *_of(
         "backends/mongo/logs.py",
         ('{"run": run, "fence": fence, "n": {"$gte"', '{"fence": fence, "n": {"$gte"'),
         ('"fence": fence, "n": {"$gte"', '"n": {"$gte"'),

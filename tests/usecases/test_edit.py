@@ -19,6 +19,7 @@ from cronflow.domain.capabilities import Capabilities
 from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, NotFound
 from cronflow.domain.events import Event, FiresSkipped
 from cronflow.domain.job import CommandTarget, Delivery, HttpTarget, Job, JobRecord, Retry
+from cronflow.domain.retry import RetryRule
 from cronflow.domain.run import Covers, Run, RunState, run_id
 from cronflow.domain.schedule.kinds import Every
 from cronflow.domain.transitions import ClaimedRun
@@ -412,6 +413,10 @@ async def test_a_pause_stays_until_it_is_resumed_whatever_is_applied(
     assert not (await service.jobs.resume("report")).paused
 
 
+def rules(*matches: str) -> Retry:
+    return Retry(rules=[RetryRule(match, retry=True) for match in matches])
+
+
 UNUSABLE = [
     (HttpTarget("http://h", headers={"X-Team": "a\r\nX-Admin: yes"}), "run.http.headers.X-Team", "line break"),
     (HttpTarget("http://h", headers={"X-Team": "a\0"}), "run.http.headers.X-Team", "control character"),
@@ -453,6 +458,41 @@ def test_a_job_that_an_older_version_has_stored_with_such_a_target_stays_readabl
 ) -> None:
     old = replace(a_job("old"), target=target)
     assert parse_job(job_document(old, compact=True)) == old
+
+
+@pytest.mark.parametrize(
+    ("fields", "place", "what"),
+    [
+        ({"success_exit_codes": (0, 1)}, "success_exit_codes", "only a command has exit codes"),
+        ({"retry": rules("OSError", "exit:75")}, "retry.rules[1].match", "exit:75 never matches: only a command"),
+        ({"retry": rules("http:5xx")}, "retry.rules[0].match", "http:5xx never matches: only an HTTP request"),
+        (
+            {"retry": rules("exit:75"), "target": HttpTarget("http://h")},
+            "retry.rules[0].match",
+            "exit:75 never matches: only a command",
+        ),
+    ],
+)
+async def test_what_has_no_effect_on_the_target_is_refused(
+    bench: Bench, fields: dict[str, object], place: str, what: str
+) -> None:
+    job = replace(a_job("bad"), **fields)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput) as refused:
+        await bench.service.jobs.define(job)
+    [problem] = refused.value.problems
+    assert problem.place == place
+    assert what in problem.what
+    assert parse_job(job_document(job, compact=True)) == job, "one that is stored stays readable"
+
+
+async def test_what_suits_the_target_is_accepted(bench: Bench) -> None:
+    command, request = CommandTarget("true"), HttpTarget("http://h")
+    await bench.service.jobs.apply(
+        [
+            replace(a_job("a"), target=command, retry=rules("exit:75", "TimeoutError"), success_exit_codes=(0, 1)),
+            replace(a_job("b"), target=request, retry=rules("http:503", "gaierror")),
+        ]
+    )
 
 
 def test_a_job_without_limits_is_stored_as_before() -> None:

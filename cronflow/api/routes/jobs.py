@@ -168,7 +168,9 @@ async def list_jobs(
     if brief:
         summaries = [job_summary_schema(record, mask=not by.may_change(record.job)) for record in found]
         return {"items": summaries, "next_cursor": next_cursor}
-    return {"items": [_shown(record, by) for record in found], "next_cursor": next_cursor}
+    breakers = await service.jobs.open_breakers(found)
+    items = [job_schema(record, breakers.get(record.name), mask=not by.may_change(record.job)) for record in found]
+    return {"items": items, "next_cursor": next_cursor}
 
 
 @router.post("/jobs", status_code=201, responses=may(409), openapi_extra=takes("JobInput", EXAMPLE))
@@ -182,7 +184,7 @@ async def create_job(service: Uses, by: EditorOfJobs, deployed: Deployed, body: 
     record, _ = await service.jobs.define(job, by=by.name, expected=ABSENT, implicit_misfires=implicit)
     response.headers["ETag"] = etag_of(record.ver)
     response.headers["Location"] = f"{PREFIX}/jobs/{job.name}"
-    return _shown(record, by)
+    return await _shown(service, record, by)
 
 
 @router.post("/jobs/plan")
@@ -214,7 +216,7 @@ async def show_job(service: Uses, by: Viewer, name: JobName, response: Response)
     """
     record = await service.jobs.get(name)
     response.headers["ETag"] = etag_of(record.ver)
-    return _shown(record, by)
+    return await _shown(service, record, by)
 
 
 @router.put("/jobs/{name}", responses={**TAGGED, **may(201, 409)}, openapi_extra=takes("JobReplacement", EXAMPLE))
@@ -232,7 +234,7 @@ async def put_job(
     record, result = await service.jobs.define(job, by=by.name, expected=expected, implicit_misfires=implicit)
     response.status_code = 201 if result == "created" else 200
     response.headers["ETag"] = etag_of(record.ver)
-    return _shown(record, by)
+    return await _shown(service, record, by)
 
 
 @router.patch(
@@ -261,7 +263,7 @@ async def patch_job(
     implicit = implicit_misfires({"": {**body, "name": name}})
     record = await service.jobs.amend(name, patched, by=by.name, expected=expected, implicit_misfires=implicit)
     response.headers["ETag"] = etag_of(record.ver)
-    return _shown(record, by)
+    return await _shown(service, record, by)
 
 
 @router.delete("/jobs/{name}", responses=may(404, 409))
@@ -301,13 +303,21 @@ async def run_job(
 @router.post("/jobs/{name}/pause", responses=may(404, 409))
 async def pause_job(service: Uses, by: Operator, name: JobName) -> JobSchema:
     """Plan no more fires of a job until it is resumed. Running jobs continue."""
-    return _shown(await service.jobs.pause(name, by=by.name), by)
+    return await _shown(service, await service.jobs.pause(name, by=by.name), by)
 
 
 @router.post("/jobs/{name}/resume", responses=may(404, 409))
 async def resume_job(service: Uses, by: Operator, name: JobName) -> JobSchema:
     """Continue with the next fire; fires that were due in the meantime are recorded as skipped."""
-    return _shown(await service.jobs.resume(name, by=by.name), by)
+    return await _shown(service, await service.jobs.resume(name, by=by.name), by)
+
+
+@router.post("/jobs/{name}/close-breaker", responses=may(404, 409))
+async def close_breaker(service: Uses, by: Operator, name: JobName) -> JobSchema:
+    """Close the circuit breaker of a job: its failing runs are retried again. Nothing changes if it is closed. 422
+    when the job has no breaker.
+    """
+    return await _shown(service, await service.jobs.close_breaker(name, by=by.name), by)
 
 
 @router.get("/jobs/{name}/next", responses=may(404))
@@ -365,9 +375,10 @@ async def history(service: Uses, by: Viewer, name: JobName) -> VersionPage:
     return {"items": shown, "next_cursor": None}
 
 
-def _shown(record: JobRecord, by: Principal) -> JobSchema:
+async def _shown(service: Uses, record: JobRecord, by: Principal) -> JobSchema:
     """The job as this principal may see it."""
-    return job_schema(record, mask=not by.may_change(record.job))
+    breakers = await service.jobs.open_breakers([record])
+    return job_schema(record, breakers.get(record.name), mask=not by.may_change(record.job))
 
 
 def _check_same(job: Job, name: str) -> None:

@@ -337,6 +337,12 @@ def resume(names: Names, output: Output = Format.TABLE) -> None:
 
 
 @jobs.command()
+def close_breaker(names: Names, output: Output = Format.TABLE) -> None:
+    """Close the circuit breakers of jobs: failing runs are retried again."""
+    _show_changed(_each(names, lambda cluster, name: cluster.jobs.close_breaker(name)), output)
+
+
+@jobs.command()
 def delete(names: Names, output: Output = Format.TABLE) -> None:
     """Delete jobs. Their runs and logs are kept for the retention period."""
     deleted = _each(names, lambda cluster, name: cluster.jobs.delete(name))

@@ -99,6 +99,8 @@ def job_page(job: JobSchema, latest: Sequence[RunSchema], now: datetime) -> None
         [
             ("schedule", _schedule(job) or f"no schedule; run it manually: cronflow jobs run {job['name']}"),
             ("next fire", next_fire),
+            ("paused", formatting.clean(job.get("pause_note") or "") or None),
+            ("breaker", _breaker(job, now)),
             ("last planned", _last_planned(job, now)),
             ("version", f"{job['version']}, written {times.both(job['updated_at'], now)}"),
             ("created", times.both(job["created_at"], now)),
@@ -160,7 +162,23 @@ def zone_of(job: JobSchema) -> str:
 
 
 def _state(job: JobSchema | AppliedSchema) -> Text:
-    return formatting.word(job["state"].replace("_", " "))
+    state = formatting.word(job["state"].replace("_", " "))
+    if job.get("open_breaker"):
+        state.append(", breaker open", style=formatting.RED)
+    return state
+
+
+def _breaker(job: JobSchema, now: datetime) -> str | None:
+    """An API of 0.8 has none."""
+    breaker = job.get("open_breaker")
+    if breaker is None:
+        return None
+    rate = f"{breaker['failed']} of {breaker['attempts']} attempts had failed"
+    opened = f"open since {times.both(breaker['opened_at'], now)}, when {rate}: failing runs are not retried"
+    closes = "the next run that succeeds closes it"
+    if times.parsed(breaker["probe_at"]) > now:
+        closes = f"a run that starts {times.relative(breaker['probe_at'], now)} or later and succeeds closes it"
+    return f"{opened}; {closes}, or: cronflow jobs close-breaker {job['name']}"
 
 
 def _schedule(job: Mapping[str, Any]) -> str:

@@ -166,6 +166,10 @@ def _run_step(link: LinkSchema, now: datetime) -> Step | None:
             text = f"attempt {link['attempt']}: {waiting['reason']}, since {times.absolute(waiting['since'])}"
             blocked = [f"blocked by: cronflow runs show {waiting['blocked_by']}"] if waiting["blocked_by"] else []
             return WAITS, "waits", [text, *blocked, *_nodes(waiting["nodes"], waiting["more"])]
+        case "no_retries":
+            rate = f"{link['failed']} of {link['attempts']} attempts had failed by {times.absolute(link['since'])}"
+            lines = [f"circuit breaker activated: {rate}", "if it fails, it is not retried"]
+            return PASSED, "no retries", lines
         case "ended":
             return _ended(link)
     return None

@@ -92,6 +92,8 @@ def result_document(attempt_result: AttemptResult) -> Document:
         document["error"] = valid_text(attempt_result.error)
     if attempt_result.delay is not None:
         document["delay"] = attempt_result.delay.total_seconds()
+    if attempt_result.error_classes:
+        document["error_classes"] = [valid_text(name) for name in attempt_result.error_classes]
     return document
 
 
@@ -102,6 +104,7 @@ def attempt_result_of(document: Mapping[str, Any]) -> AttemptResult:
         result=document.get("result"),
         error=document.get("error"),
         delay=None if delay is None else timedelta(seconds=delay),
+        error_classes=tuple(document.get("error_classes", ())),
     )
 
 

@@ -12,6 +12,7 @@ from cronflow.domain.alerts import AlertRecord, Failing, Notification
 from cronflow.domain.cluster import LeaderRecord
 from cronflow.domain.events import RecordedEvent
 from cronflow.domain.job import JobRecord, PlanIntent
+from cronflow.domain.job_breaker import BreakerState
 from cronflow.domain.permits import LimitState
 from cronflow.domain.rollup import BucketSize, Tally
 from cronflow.domain.run import Run
@@ -34,6 +35,7 @@ class Documents:
         self.unreported: set[str] = set()
         self.late = Table[str, LateResult]()
         self.results = Table[str, LargeResult]()
+        self.breakers = Table[str, BreakerState]()
         self.versions = Table[tuple[str, int], Version]()
         self.lines = Table[tuple[str, int, int], LogLine]()
         self.leader: LeaderRecord | None = None
