@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 
 from cronflow.backends.mongo.admin import MongoArchive, MongoStoreAdmin
+from cronflow.backends.mongo.backfills import MongoBackfillStore
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.mongo.indexes import INDEXES, UNUSED
 from cronflow.backends.mongo.jobs import MongoJobStore
 from cronflow.backends.mongo.runs import MongoDeadLetters, MongoRunStore, unresolved
 from cronflow.domain.job import PRIORITIES
-from cronflow.domain.run import Kind, Outcome, Run, RunState
+from cronflow.domain.run import Kind, Outcome, Run, RunState, backfill_run_id
 from cronflow.ports import RunQuery
 from tests.contracts.builders import T0, a_record, a_run
 from tests.servers import fresh_namespace
@@ -135,6 +136,32 @@ async def test_the_dead_letters_of_a_job_are_counted_without_those_of_others(mon
         assert await letters.count("job-20") == expected > 0
         found = await database["runs"].find(unresolved("job-20")).hint("dead").explain()
         assert found["executionStats"]["totalDocsExamined"] == expected
+
+
+async def test_what_a_backfill_reads_comes_from_indexes(mongo_url: str) -> None:
+    async with MongoDatabase(mongo_url, fresh_namespace()) as database:
+        runs, backfills = MongoRunStore(database), MongoBackfillStore(database)
+        instants = [T0 + timedelta(seconds=n) for n in range(300)]
+        made = [a_run(f"job-{n % 3}", instant) for n, instant in enumerate(instants)]
+        own = [
+            replace(run, id=backfill_run_id(f"{run.job}~b{n % 2}", run.fire_at), kind=Kind.BACKFILL)
+            for n, run in enumerate(made)
+        ]
+        await runs.insert([*made, *own])
+        for cursor in await runs.cursors(RunQuery(backfill="job-1~b1", limit=LIMIT)):
+            told = await cursor.explain()
+            assert used(told["queryPlanner"]["winningPlan"]) == ["backfill"]
+            assert "'SORT'" not in str(told["queryPlanner"]["winningPlan"])
+            assert told["executionStats"]["totalDocsExamined"] == LIMIT
+        told = await database["runs"].database.command(
+            "explain",
+            {"aggregate": "runs", **backfills.counting(["job-1~b1"]), "cursor": {}},
+            verbosity="executionStats",
+        )
+        assert "'totalDocsExamined': 0" in str(told)
+        told = await runs.outlined("job-1", instants[0], instants[9], None, LIMIT).explain()
+        assert used(told["queryPlanner"]["winningPlan"]) == ["history"]
+        assert told["executionStats"]["totalDocsExamined"] <= LIMIT
 
 
 async def test_a_filter_without_an_index_would_be_noticed(store: MongoRunStore) -> None:

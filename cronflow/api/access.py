@@ -2,10 +2,10 @@
 
 A route has a parameter `principal: Annotated[Principal, needs(Role.OPERATOR)]`, or `Viewer`, `Operator`, `Editor` or
 `Admin` for short; the gate of the application authenticates the request. A principal that is limited to certain jobs
-reaches `/jobs/{…}` and `/runs/{…}` of these and nothing else: routes about several jobs, or none, are refused here, so
-that a new route is closed to such principals by default. `Anybody` and `EditorOfJobs` open a route to them, which then
-checks or filters the jobs itself. Routes that write jobs or take arguments also call `check_written` or `check_args`,
-because the role of an editor depends on the job. No route checks access in any other way.
+reaches `/jobs/{…}`, `/runs/{…}` and `/backfills/{…}` of these and nothing else: routes about several jobs, or none, are
+refused here, so that a new route is closed to such principals by default. `Anybody` and `EditorOfJobs` open a route to
+them, which then checks or filters the jobs itself. Routes that write jobs or take arguments also call `check_written`
+or `check_args`, because the role of an editor depends on the job. No route checks access in any other way.
 """
 
 from __future__ import annotations
@@ -76,6 +76,10 @@ def job_of(request: Request) -> str | None:
     match request.scope["path"].split("/"):
         case ["", "api", "v1", "jobs", job, *_] if job in request.path_params.values():
             return str(job)
+        case ["", "api", "v1", "backfills", backfill, *_] if (
+            "~" in backfill and backfill in request.path_params.values()
+        ):
+            return str(backfill).partition("~")[0]
         case ["", "api", "v1", "runs", run, *_] if "@" in run and run in request.path_params.values():
             return str(run).partition("@")[0]
     return None

@@ -15,7 +15,19 @@ from cronflow.api.access import Gate
 from cronflow.api.bodies import Deployment, Uses
 from cronflow.api.openapi import describe
 from cronflow.api.reference_pages import add_reference_pages
-from cronflow.api.routes import alerts, chaos, cluster, jobs, limits, logins, logs, management, runs
+from cronflow.api.routes import (
+    alerts,
+    backfills,
+    chaos,
+    cluster,
+    jobs,
+    limits,
+    logins,
+    logs,
+    management,
+    pauses,
+    runs,
+)
 from cronflow.api.stream import Stream, add_stream
 from cronflow.ports import Exposition
 from cronflow.usecases import UseCases
@@ -46,7 +58,7 @@ def create_api(
     api.state.logins = sessions
     problems.install(api)
     # Logs before runs: the path of a run would match theirs.
-    for group in (jobs, logs, runs, cluster, limits, alerts):
+    for group in (jobs, pauses, logs, runs, backfills, cluster, limits, alerts):
         api.include_router(group.router)
     for router in (
         jobs.schedules,

@@ -36,6 +36,7 @@ and alerts.
 """.strip()
 TAGS = {
     "jobs": "What to run and when.",
+    "backfills": "Runs for instants that have passed, requested together.",
     "runs": "Past and present runs, and what to do about failed ones.",
     "logs": "Log lines of runs.",
     "schedules": "Preview a schedule before a job has it.",
@@ -122,7 +123,7 @@ def _components(made: Document, bodies: Collection[type[Input]]) -> dict[str, ob
     describe_fields(found)
     forms = {name: _written(found[name], required) for name, required in WRITTEN.items()}
     examples = {}
-    for name in (*(model.__name__ for model in bodies), "FilterInput"):
+    for name in (*(model.__name__ for model in bodies), "FilterInput", "JobFilterInput"):
         schemas[name] = _inputs(found[name])
         [examples[name]] = schemas[name].pop("examples", [None])
         for field in schemas[name]["properties"].values():

@@ -25,12 +25,13 @@ from cronflow.documents import job_document, parse_job
 from cronflow.documents.alerts import alert_document, parse_alert
 from cronflow.domain.access import ApiKey, Principal, Role, User
 from cronflow.domain.alerts import AlertKind, AlertRecord, Notification, NotificationState
+from cronflow.domain.backfill import FireOutline
 from cronflow.domain.capabilities import Capabilities
 from cronflow.domain.cluster import Backlog, NodeReport
 from cronflow.domain.concurrency import parse_rate
 from cronflow.domain.events import RecordedEvent, event_of, fields_of
 from cronflow.domain.identity_cache import IdentityCache
-from cronflow.domain.job import DEFAULT_PRIORITY, RESERVED_LABEL, SYSTEM_PREFIX, Job, JobRecord, PendingRun
+from cronflow.domain.job import DEFAULT_PRIORITY, RESERVED_LABEL, SYSTEM_PREFIX, Job, JobRecord, Pause, PendingRun
 from cronflow.domain.permits import LimitState, NamedLimit, Permit
 from cronflow.domain.placement import Placement, Waiting
 from cronflow.domain.run import GRAVE, Attempt, AttemptResult, Covers, Kind, Outcome, Resolution, Run, RunState, Settled
@@ -60,7 +61,7 @@ def plain(value: Any) -> Any:
         case Placement():
             others = [list(other) for other in value.others]
             return {"node": value.node, "rank": value.rank, "others": others, "more": value.more}
-        case Waiting() | Resolution():
+        case Waiting() | Resolution() | Pause():
             return {name: plain(getattr(value, name)) for name in value.__dataclass_fields__}
         case tuple() | list():
             return [plain(item) for item in value]
@@ -107,8 +108,8 @@ def record_document(record: JobRecord) -> Document:
     }
     if record.waiting is not None:
         document["waiting"] = plain(record.waiting)
-    if record.pause_note:
-        document["pause_note"] = record.pause_note
+    if record.pause is not None:
+        document["pause"] = plain(record.pause)
     return document
 
 
@@ -123,7 +124,6 @@ def record(document: Mapping[str, Any]) -> JobRecord:
         due_at=document["due_at"],
         pending_run=None if pending_run is None else _pending_run(pending_run),
         paused=document["paused"],
-        pause_note=document.get("pause_note", ""),
         deleted_at=document["deleted_at"],
         created_at=document["created_at"],
         updated_at=document["updated_at"],
@@ -131,6 +131,7 @@ def record(document: Mapping[str, Any]) -> JobRecord:
         since=document.get("since", document["next_fire"]),
         edited_by=document.get("edited_by", ""),
         waiting=_waiting(document.get("waiting")),
+        pause=None if (pause := document.get("pause")) is None else Pause(**pause),
     )
 
 
@@ -276,7 +277,8 @@ def run_document(run: Run) -> Document:
         "_id": run.id,
         "job": run.job,
         "fire_at": run.fire_at,
-        "kind": run.kind.value,
+        # CronFlow 0.8 does not know the kind, and reads such a run as a replay.
+        "kind": (Kind.REPLAY if run.kind is Kind.BACKFILL else run.kind).value,
         "state": run.state.value,
         "fence": run.fence,
         "term": run.term,
@@ -290,6 +292,8 @@ def run_document(run: Run) -> Document:
         value = getattr(run, name)
         if value is not None:
             document[name] = value
+    if run.backfill is not None:
+        document["backfill"] = run.backfill
     if run.is_open:
         document["open"] = True
     if run.cancel_requested:
@@ -315,7 +319,7 @@ def run(document: Mapping[str, Any]) -> Run:
         id=document["_id"],
         job=document["job"],
         fire_at=document["fire_at"],
-        kind=Kind(document["kind"]),
+        kind=Kind.BACKFILL if "backfill" in document else Kind(document["kind"]),
         state=RunState(document["state"]),
         fence=document["fence"],
         term=document["term"],
@@ -337,6 +341,12 @@ def run(document: Mapping[str, Any]) -> Run:
         **{name: document.get(name) for name in _RUN_OPTIONAL},
         **{name: given(document.get(name)) for name in _RUN_GIVEN},
     )
+
+
+def outline(document: Mapping[str, Any]) -> FireOutline:
+    """What the choice of instants of a backfill needs of a run."""
+    covers = _covers(document.get("covers"))
+    return FireOutline(document["_id"], document["fire_at"], RunState(document["state"]), covers)
 
 
 def attempt_document(attempt: Attempt) -> Document:

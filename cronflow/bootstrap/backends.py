@@ -15,6 +15,7 @@ from cronflow.backends.mongo.access import (
 )
 from cronflow.backends.mongo.admin import MongoArchive, MongoStoreAdmin
 from cronflow.backends.mongo.alerts import MongoAlertConditions, MongoAlertStore, MongoOutbox
+from cronflow.backends.mongo.backfills import MongoBackfillStore
 from cronflow.backends.mongo.breakers import MongoBreakerStore
 from cronflow.backends.mongo.control import MongoControl, MongoServerClock
 from cronflow.backends.mongo.database import MongoDatabase
@@ -70,6 +71,7 @@ def adapters(redis: RedisConnection, mongo: MongoDatabase, *, lock_s: float = 35
         results=MongoResultStore(mongo),
         dead_letters=MongoDeadLetters(mongo),
         breakers=MongoBreakerStore(mongo),
+        backfills=MongoBackfillStore(mongo),
         logs=MongoLogStore(mongo),
         control=MongoControl(mongo),
         archive=MongoArchive(mongo),

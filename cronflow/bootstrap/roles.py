@@ -12,13 +12,16 @@ from cronflow.domain.capabilities import Capabilities
 from cronflow.domain.cluster import node_id
 from cronflow.domain.job import Job
 from cronflow.leader.alert_evaluator import AlertEvaluator
+from cronflow.leader.backfiller import Backfiller
 from cronflow.leader.contention import Contention
 from cronflow.leader.elector import Elector
 from cronflow.leader.late_inserts import LateInserts
 from cronflow.leader.limits import LimitGate, PermitRecovery
 from cronflow.leader.look_ahead import LookAhead
 from cronflow.leader.maintenance import Maintenance
+from cronflow.leader.maintenance_watch import MaintenanceWatch
 from cronflow.leader.node_monitor import NodeMonitor
+from cronflow.leader.pauses import PauseEnder
 from cronflow.leader.pending_runs import PendingRuns
 from cronflow.leader.plan_recovery import PlanRecovery
 from cronflow.leader.planner import Dispatcher, Planner
@@ -58,6 +61,9 @@ LEADER_ROLES = frozenset(
         "plan recovery",
         "reconciler",
         "permit recovery",
+        "backfiller",
+        "pauses",
+        "maintenance watch",
         "maintenance",
         "node monitor",
         "alert evaluator",
@@ -118,7 +124,17 @@ def build_node(
         return worker.in_flight, worker.ended
 
     def leadership_changed() -> None:
-        for role in (planner, late_inserts, plan_recovery, reconciler, permit_recovery, maintenance):
+        for role in (
+            maintenance_watch,
+            planner,
+            late_inserts,
+            plan_recovery,
+            reconciler,
+            permit_recovery,
+            backfiller,
+            pauses,
+            maintenance,
+        ):
             role.wake.set()
 
     elector = Elector(
@@ -217,6 +233,7 @@ def build_node(
     contention, unplaced, pending_runs = Contention(clock), UnplacedReporter(emit), PendingRuns(backends.runs)
     late_inserts = LateInserts(backends.plans, backends.runs, pending_runs, elector, clock)
     look_ahead = LookAhead(timings.look_ahead)
+    maintenance_watch = MaintenanceWatch(backends.control, elector, clock, lambda: jobs_changed(), emit)
     canceller = Canceller(backends.jobs, backends.runs, backends.queue, clock)
     limits = LimitGate(backends.limits, backends.runs, canceller, clock)
     planner = Planner(
@@ -237,6 +254,7 @@ def build_node(
         contention,
         unplaced,
         look_ahead,
+        maintenance_watch.held,
     )
     plan_recovery = PlanRecovery(backends.jobs, backends.plans, backends.runs, elector, timings, emit)
     reconciler = Reconciler(
@@ -257,8 +275,22 @@ def build_node(
         look_ahead,
         job_breakers,
         pause_after,
+        maintenance_watch.held,
     )
     permit_recovery = PermitRecovery(backends.limits, backends.runs, elector, limits, clock, timings, emit)
+    backfiller = Backfiller(
+        backends.backfills,
+        backends.jobs,
+        backends.runs,
+        canceller,
+        elector,
+        contention,
+        clock,
+        reconciler.wake.set,
+        emit,
+        maintenance_watch.held,
+    )
+    pauses = PauseEnder(backends.jobs, editor, elector, clock, emit)
     maintenance = Maintenance(backends.store_admin, editor, elector, system_jobs, log_retention)
     node_monitor = NodeMonitor(backends.membership, backends.events, elector, clock, timings, emit)
     drain = Drain(
@@ -267,11 +299,14 @@ def build_node(
     heartbeat.on_asked = drain.wake.set
     roles = [
         loop_monitor.role,
+        NodeRole("maintenance watch", maintenance_watch.step, maintenance_watch.wake),
         NodeRole("planner", planner.step, planner.wake),
         NodeRole("late inserts", late_inserts.step, late_inserts.wake),
         NodeRole("plan recovery", plan_recovery.step, plan_recovery.wake),
         NodeRole("reconciler", reconciler.step, reconciler.wake),
         NodeRole("permit recovery", permit_recovery.step, permit_recovery.wake),
+        NodeRole("backfiller", backfiller.step, backfiller.wake),
+        NodeRole("pauses", pauses.step, pauses.wake),
         NodeRole("maintenance", maintenance.step, maintenance.wake),
         NodeRole("worker", worker.step, worker.wake),
         NodeRole("local queue", worker.start_due, worker.instants),
@@ -324,10 +359,18 @@ def build_node(
     def jobs_changed() -> None:
         planner.look()
         reconciler.wake.set()
+        backfiller.wake.set()
+        pauses.wake.set()
+
+    def changed() -> None:
+        """Another process changed jobs or runs, or the maintenance mode."""
+        jobs_changed()
+        maintenance_watch.wake.set()
 
     def capacity_freed() -> None:
         planner.capacity_freed()
         reconciler.capacity_freed()
+        backfiller.run_ended()
 
     def stop_requested() -> None:
         worker.cancellations.wake.set()
@@ -356,7 +399,7 @@ def build_node(
         signals={
             Signal.LEADER: elector.notify,
             Signal.CAPACITY: capacity_freed,
-            Signal.JOBS: jobs_changed,
+            Signal.JOBS: changed,
             Signal.STOP: stop_requested,
             Signal.NODE: worker.wake.set,
         },

@@ -34,6 +34,7 @@ COMMANDS = {
     "api": LazyCommand("commands.node:api", "Serve the API.", RUN),
     "jobs": LazyCommand("commands.jobs:jobs", "Define, list, run, pause and delete jobs.", MANAGE),
     "runs": LazyCommand("commands.runs:runs", "List, show, cancel and replay runs.", MANAGE),
+    "backfills": LazyCommand("commands.backfills:backfills", "Follow and cancel backfills of jobs.", MANAGE),
     "nodes": LazyCommand("commands.cluster:nodes", "List and drain nodes.", MANAGE),
     "cluster": LazyCommand("commands.cluster:cluster", "Show the leader, load and events; start a sweep.", MANAGE),
     "users": LazyCommand("commands.access:users", "Manage users of the API and their roles.", MANAGE),
@@ -58,6 +59,7 @@ WITH_CONTEXT = frozenset(
     (
         "jobs",
         "runs",
+        "backfills",
         "nodes",
         "cluster",
         "users",

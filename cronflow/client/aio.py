@@ -31,9 +31,11 @@ from cronflow.client.calls import (
 
 if TYPE_CHECKING:
     from cronflow.schemas.access import PrincipalSchema
+    from cronflow.schemas.backfills import BackfillSchema
     from cronflow.schemas.cluster import (
         ClusterSchema,
         DrainSchema,
+        MaintenanceSchema,
         NodeDetailSchema,
         NodeSchema,
         SettingsSchema,
@@ -79,6 +81,7 @@ class AsyncClient:
         self._refreshing = asyncio.Lock()
         self.jobs = Jobs(self)
         self.runs = Runs(self)
+        self.backfills = Backfills(self)
         self.nodes = Nodes(self)
         self.cluster = Cluster(self)
         self.events = Events(self)
@@ -242,9 +245,10 @@ class Jobs:
         call = Call("POST", path_of("jobs", name, "run"), body=given(args=args), headers=headers, repeatable=True)
         return await self._client.send(call)
 
-    async def pause(self, name: str) -> JobSchema:
-        """Stop planning it until it is resumed."""
-        return await self._client.send(Call("POST", path_of("jobs", name, "pause"), repeatable=True))
+    async def pause(self, name: str, *, note: str = "", until: datetime | None = None) -> JobSchema:
+        """Stop planning it until it is resumed, or until an instant."""
+        body = given(note=note or None, until=instant(until))
+        return await self._client.send(Call("POST", path_of("jobs", name, "pause"), body=body, repeatable=True))
 
     async def resume(self, name: str) -> JobSchema:
         """Continue with the next fire."""
@@ -253,6 +257,24 @@ class Jobs:
     async def close_breaker(self, name: str) -> JobSchema:
         """Close its circuit breaker, so that failing runs are retried again."""
         return await self._client.send(Call("POST", path_of("jobs", name, "close-breaker"), repeatable=True))
+
+    async def backfill(
+        self,
+        name: str,
+        first: datetime,
+        last: datetime,
+        *,
+        only: str = "missing",
+        rate: str | None = None,
+        dry_run: bool = False,
+    ) -> BackfillSchema:
+        """Run it for its instants from `first` to `last`: those without a run that succeeded or is open (`missing`),
+        those whose run failed or was lost (`failed`), or `all`; at a rate such as `10/m`. 409 while another backfill of
+        the job is running. With `dry_run`, or without such instants, nothing is started, and the `id` is None.
+        """
+        body = given(first=instant(first), last=instant(last), only=only, rate=rate, dry_run=dry_run or None)
+        call = Call("POST", path_of("jobs", name, "backfill"), body=body, repeatable=dry_run)
+        return await self._client.send(call)
 
     async def next(self, name: str, n: int = 10) -> FiresSchema:
         """The next instants at which it is due."""
@@ -285,6 +307,7 @@ class Runs:
         job: str | None = None,
         state: Sequence[str] = (),
         node: str | None = None,
+        backfill: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         dead: bool = False,
@@ -296,6 +319,7 @@ class Runs:
             job=job,
             state=[*state],
             node=node,
+            backfill=backfill,
             since=instant(since),
             until=instant(until),
             dead=dead or None,
@@ -375,6 +399,25 @@ class Runs:
     async def report(self, since: datetime, job: str | None = None, *, limit: int = 100) -> ReportSchema:
         """What failed since then, by reason; at most `limit` reasons."""
         return await self._client.send(get(path_of("runs", "report"), since=instant(since), job=job, limit=limit))
+
+
+class Backfills:
+    """Follow and cancel backfills. `Jobs.backfill` requests one."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    def list(self, *, job: str | None = None, limit: int | None = None) -> AsyncIterator[BackfillSchema]:
+        """Backfills with their progress, the newest first; at most `limit`."""
+        return self._client.pages(get(path_of("backfills"), job=job, limit=page_size(limit)), limit)
+
+    async def get(self, id: str) -> BackfillSchema:  # noqa: A002
+        return await self._client.send(get(path_of("backfills", id)))
+
+    async def cancel(self, id: str, reason: str = "") -> BackfillSchema:  # noqa: A002
+        """Start no more runs of it, and cancel those that are open; repeating this is harmless."""
+        call = Call("POST", path_of("backfills", id, "cancel"), body=given(reason=reason or None), repeatable=True)
+        return await self._client.send(call)
 
 
 class Logs:
@@ -467,6 +510,11 @@ class Cluster:
     async def stepdown(self) -> StepdownSchema:
         """Ask the leader to step down."""
         return await self._client.send(Call("POST", path_of("cluster", "stepdown")))
+
+    async def maintenance(self, *, on: bool, note: str = "", until: datetime | None = None) -> MaintenanceSchema:
+        """Turn the maintenance mode on, at most until an instant, or off: while it is on, nothing new starts."""
+        body = given(on=on, note=note or None, until=instant(until))
+        return await self._client.send(Call("PUT", path_of("cluster", "maintenance"), body=body, repeatable=True))
 
     async def sweep(self) -> AskedSchema:
         """Check every record now; returns the run of the sweep."""

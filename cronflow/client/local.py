@@ -25,14 +25,17 @@ from cronflow.client.local_admin import (
     paged,
 )
 from cronflow.documents import implicit_misfires, parse_job
+from cronflow.domain.backfill import BackfillScope, parse_rate
 from cronflow.domain.errors import BackendUnavailable, Conflict, NotFound
 from cronflow.domain.job import Job, JobRecord, Retry
 from cronflow.domain.run import RunState, at_least
 from cronflow.ports import LineQuery, RunQuery
 from cronflow.schemas import milliseconds
+from cronflow.schemas.backfills import BackfillSchema, backfill_schema
 from cronflow.schemas.cluster import (
     ClusterSchema,
     DrainSchema,
+    MaintenanceSchema,
     NodeDetailSchema,
     NodeSchema,
     SettingsSchema,
@@ -40,6 +43,7 @@ from cronflow.schemas.cluster import (
     UndrainSchema,
     cluster_schema,
     drain_schema,
+    maintenance_schema,
     node_detail_schema,
     node_schema,
     undrain_schema,
@@ -72,7 +76,8 @@ from cronflow.schemas.runs import (
 from cronflow.schemas.stream import EventSchema, event_schema
 from cronflow.schemas.why import WhySchema, why_schema
 from cronflow.usecases import UseCases
-from cronflow.usecases.search import JobFilter
+from cronflow.usecases.backfills import BackfillProgress
+from cronflow.usecases.search import JobFilter, labels_of
 
 if TYPE_CHECKING:
     from cronflow.live.hub import Hub
@@ -99,6 +104,7 @@ class LocalClient:
         self._hub = hub
         self.jobs = LocalJobs(self)
         self.runs = LocalRuns(self)
+        self.backfills = LocalBackfills(self)
         self.nodes = LocalNodes(self)
         self.cluster = LocalCluster(self)
         self.events = LocalEvents(self)
@@ -139,8 +145,7 @@ class LocalJobs(Resource):
     async def list(
         self, q: str = "", *, label: Sequence[str] = (), enabled: bool | None = None
     ) -> AsyncIterator[JobSchema]:
-        labels = {key: value if equals else None for key, equals, value in (one.partition("=") for one in label)}
-        wanted = JobFilter(text=q, labels=labels, enabled=enabled)
+        wanted = JobFilter(text=q, labels=labels_of(label), enabled=enabled)
         after: str | None = ""
         while after is not None:
             found, after = await self._service.search.jobs(wanted, after=after, limit=page_size(None))
@@ -169,8 +174,8 @@ class LocalJobs(Resource):
     async def run(self, name: str, args: Mapping[str, object] | None = None, *, key: str | None = None) -> AskedSchema:
         return asked_schema((await self._service.jobs.request(name, args, key, by=self._by))[0])
 
-    async def pause(self, name: str) -> JobSchema:
-        return await self._shown(await self._service.jobs.pause(name, by=self._by))
+    async def pause(self, name: str, *, note: str = "", until: datetime | None = None) -> JobSchema:
+        return await self._shown(await self._service.jobs.pause(name, by=self._by, note=note, until=until))
 
     async def resume(self, name: str) -> JobSchema:
         return await self._shown(await self._service.jobs.resume(name, by=self._by))
@@ -181,6 +186,23 @@ class LocalJobs(Resource):
     async def _shown(self, record: JobRecord) -> JobSchema:
         breakers = await self._service.jobs.open_breakers([record])
         return job_schema(record, breakers.get(record.name))
+
+    async def backfill(
+        self,
+        name: str,
+        first: datetime,
+        last: datetime,
+        *,
+        only: str = "missing",
+        rate: str | None = None,
+        dry_run: bool = False,
+    ) -> BackfillSchema:
+        scope, limit = BackfillScope(only), None if rate is None else parse_rate(rate)
+        if dry_run:
+            planned = await self._service.backfills.plan(name, first, last, scope, limit)
+            return backfill_schema(BackfillProgress(planned), planned=True)
+        found, started = await self._service.backfills.request(name, first, last, scope, limit, by=self._by)
+        return backfill_schema(BackfillProgress(found), planned=not started)
 
     async def next(self, name: str, n: int = 10) -> FiresSchema:
         return fires_schema(await self._service.jobs.get(name), await self._service.jobs.next_fires(name, n))
@@ -208,6 +230,7 @@ class LocalRuns(Resource):
         job: str | None = None,
         state: Sequence[str] = (),
         node: str | None = None,
+        backfill: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         dead: bool = False,
@@ -216,7 +239,15 @@ class LocalRuns(Resource):
         def page(before: tuple[datetime, str] | None, size: int) -> Awaitable[Sequence[Any]]:
             states = [RunState(one) for one in state]
             query = RunQuery(
-                job=job, states=states, node=node, since=since, until=until, dead=dead, before=before, limit=size
+                job=job,
+                states=states,
+                node=node,
+                backfill=backfill,
+                since=since,
+                until=until,
+                dead=dead,
+                before=before,
+                limit=size,
             )
             return self._service.backends.runs.find(query)
 
@@ -278,6 +309,20 @@ class LocalRuns(Resource):
         return report_schema(
             since, job, await self._service.backends.dead_letters.count(job), failures, limit, more=more
         )
+
+
+class LocalBackfills(Resource):
+    def list(self, *, job: str | None = None, limit: int | None = None) -> AsyncIterator[BackfillSchema]:
+        def page(before: tuple[datetime, str] | None, size: int) -> Awaitable[Sequence[BackfillProgress]]:
+            return self._service.backfills.find(job=job, before=before, limit=size)
+
+        return paged(page, None, lambda one: (one.backfill.created_at, one.backfill.id), backfill_schema, limit)
+
+    async def get(self, id: str) -> BackfillSchema:  # noqa: A002  the public name
+        return backfill_schema(await self._service.backfills.get(id))
+
+    async def cancel(self, id: str, reason: str = "") -> BackfillSchema:  # noqa: A002
+        return backfill_schema(await self._service.backfills.cancel(id, reason, by=self._by))
 
 
 class _RunReader:
@@ -385,6 +430,13 @@ class LocalCluster(Resource):
     async def stepdown(self) -> StepdownSchema:
         term = (await self._service.cluster.status()).term
         return {"asked": await self._service.cluster.stepdown(by=self._by), "term": term}
+
+    async def maintenance(self, *, on: bool, note: str = "", until: datetime | None = None) -> MaintenanceSchema:
+        if not on:
+            await self._service.cluster.end_maintenance(by=self._by)
+            return maintenance_schema(None)
+        mode = await self._service.cluster.begin_maintenance(note=note, until=until, by=self._by)
+        return maintenance_schema(mode)
 
     async def sweep(self) -> AskedSchema:
         try:

@@ -24,6 +24,8 @@ Placement        The node that was chosen for a run, and why each of the others 
 Breaker          The circuit breaker of a job. While it is open, failing runs are not retried; a probe may close it.
 Dead letter      A run that failed or was lost, until it is replayed or acknowledged: its resolution.
 Replay           A run that repeats one that has ended, `<id>~r1`.
+Backfill         Runs of a job for instants that have passed, requested together; each is `<job>@<fire>~b1`.
+Backfiller       The role that inserts the runs of backfills.
 Term             The time in which one leader leads, with a number that only grows.
 Fence            A run's fencing token.
 Job lock         A lock in Redis that keeps runs of one job from overlapping.

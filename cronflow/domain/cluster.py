@@ -16,6 +16,7 @@ from cronflow.domain.errors import Deposed, Problem
 
 if TYPE_CHECKING:
     from cronflow.domain.capabilities import Capabilities
+    from cronflow.domain.maintenance_mode import MaintenanceMode
     from cronflow.domain.sweep import SweepReport
 
 PROTOCOL = 2
@@ -166,7 +167,7 @@ class LeaderRecord:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterStatus:
     """The state of the cluster. `leader` is a node's name, `lease_left_s` the remaining TTL of its key in seconds;
-    without a leader, `term` is the last one.
+    without a leader, `term` is the last one. `maintenance` is None unless it is on.
     """
 
     leader: str | None
@@ -175,6 +176,7 @@ class ClusterStatus:
     elected_at: datetime | None
     members: Sequence[Member]
     sweep: SweepReport | None = None
+    maintenance: MaintenanceMode | None = None
 
 
 class Fences:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, ClassVar, TypeVar, dataclass_transform
@@ -121,6 +121,23 @@ class StepdownRequested(Event):
     leader: str
     by: str
     message = "{leader} was asked to step down"
+
+
+@event
+class MaintenanceStarted(Event):
+    """`note` and `until` are empty if there are none; `until` is an instant."""
+
+    by: str
+    note: str = ""
+    until: str = ""
+    severity = Severity.WARN
+    message = "maintenance began: nothing new starts"
+
+
+@event
+class MaintenanceEnded(Event):
+    by: str
+    message = "maintenance ended"
 
 
 @event
@@ -384,9 +401,18 @@ class FiresSkipped(Event):
 
 @event
 class JobPaused(Event):
+    """`note` and `until` are empty if there are none; `until` is an instant."""
+
     job: str
     by: str
+    note: str = ""
+    until: str = ""
     message = "{job} was paused"
+
+    @property
+    def text(self) -> str:
+        until = f" until {self.until}" if self.until else ""
+        return f"{self.job} was paused{until}{f': {self.note}' if self.note else ''}"
 
 
 @event
@@ -459,6 +485,32 @@ class PermitsRecovered(Event):
 
 
 @event
+class BackfillRequested(Event):
+    backfill: str
+    runs: int
+    by: str
+    message = "backfill {backfill} of {runs:run|runs} was requested"
+
+
+@event
+class BackfillCancelled(Event):
+    backfill: str
+    by: str
+    reason: str
+    message = "backfill {backfill} was cancelled"
+
+
+@event
+class BackfillEnded(Event):
+    """Every run of a backfill has ended. `others` did not succeed."""
+
+    backfill: str
+    runs: int
+    others: int
+    message = "backfill {backfill} ended: {runs:run|runs}, {others} without success"
+
+
+@event
 class AlertGaveUp(Event):
     """A webhook did not accept a notification within a day; it is not sent again."""
 
@@ -513,8 +565,10 @@ def fields_of(happened: Event) -> dict[str, Any]:
 
 
 def event_of(kind: str, found: Mapping[str, Any]) -> Event | None:
-    """The event of this kind, by its present or its old name; None when this version does not have it."""
+    """The event of this kind, by its present or its old name; None when this version does not have it. A field with a
+    default may be missing: earlier versions did not have it.
+    """
     known = KINDS.get(current_kind(kind))
-    if known is None or {one.name for one in fields(known)} - found.keys():
+    if known is None or {one.name for one in fields(known) if one.default is MISSING} - found.keys():
         return None
-    return known(**{one.name: found[one.name] for one in fields(known)})
+    return known(**{one.name: found[one.name] for one in fields(known) if one.name in found})

@@ -33,6 +33,8 @@ SYSTEM_JOB_TIMEOUT = timedelta(hours=6)
 PRIORITIES = range(10)
 """The lowest first."""
 DEFAULT_PRIORITY = 5
+BACKFILL_PRIORITY = -1
+"""Of the runs of a backfill: below that of every job."""
 SHORTEST_TIMEOUT = timedelta(milliseconds=10)
 
 
@@ -333,6 +335,10 @@ class Job:
         """Whether its runs need permits."""
         return bool(self.concurrency) or self.rate is not None
 
+    def priority_of(self, kind: Kind) -> int:
+        """The priority of its runs of this kind."""
+        return BACKFILL_PRIORITY if kind == "backfill" else self.priority
+
     @property
     def takes_args(self) -> bool:
         """Whether its runs accept arguments of their own."""
@@ -360,13 +366,23 @@ class PendingRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """A pause of a job: since when, by whom, why, and until when. `until` None: until somebody resumes it."""
+
+    at: datetime
+    by: str = ""
+    note: str = ""
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
     """A job's document.
 
     `rev` counts every write of `ver`, `next_fire`, `pending_run` or `term`; each write compares it. `ver` counts the
     edits. `next_fire` is the cursor and identifies the next run; it only grows. `due_at` is when the planner reads the
-    job. `since` is the cursor at the beginning of this version, `edited_by` the author of the edit; `pause_note` is why
-    the job is paused; `waiting` is why the fire at the cursor could not be planned in the last attempt.
+    job. `since` is the cursor at the beginning of this version, `edited_by` the author of the edit; `waiting` is why
+    the fire at the cursor could not be planned in the last attempt. A job that CronFlow 0.8 has paused has no `pause`.
     """
 
     job: Job
@@ -377,7 +393,7 @@ class JobRecord:
     due_at: datetime | None = None
     pending_run: PendingRun | None = None
     paused: bool = False
-    pause_note: str = ""
+    pause: Pause | None = None
     deleted_at: datetime | None = None
     created_at: datetime
     updated_at: datetime

@@ -78,8 +78,11 @@ def first_fire(job: Job, now: datetime, consumed: datetime | None = None) -> dat
     return next_after(job.schedule, after if consumed is None else max(after, consumed))
 
 
-def decide(record: JobRecord, now: datetime, open_since: Collection[datetime]) -> Decision:
-    """Decide the fire at the cursor. `open_since` has the creation times of the job's open runs.
+def decide(
+    record: JobRecord, now: datetime, open_since: Collection[datetime], *, backfilling: bool = False
+) -> Decision:
+    """Decide the fire at the cursor. `open_since` has the creation times of the job's open runs; those of backfills are
+    not among them. `backfilling`: a run of a backfill is at a node. A fire waits for it, and does not overlap it.
 
     A run that was open when the instant fell due overlaps it. A run that was created later only blocks it because the
     leader is late, for example after a failover: the fire then waits, since it would have run after that run's fire.
@@ -89,16 +92,8 @@ def decide(record: JobRecord, now: datetime, open_since: Collection[datetime]) -
         return Wait("not due")
     if job.overlap is Overlap.REPLACE and (newest := _older_than_newest(job, fire, now)):
         return newest
-    if open_since and job.overlap is not Overlap.ALLOW:
-        if job.overlap is Overlap.REPLACE:
-            return Wait("the run that it replaces has not ended yet", blocked=True, replaces=True)
-        if job.overlap is Overlap.QUEUE:
-            return Wait("another run of this job is open", blocked=True)
-        if all(since > fire for since in open_since):
-            return Wait("the run of an earlier fire, planned late, is open", blocked=True)
-        if now - fire <= job.misfire.late_after:
-            return SkipFire(fire, next_after(job.schedule, fire), "overlap")
-        return _skip_until(job.schedule, fire, now, "overlap")
+    if job.overlap is not Overlap.ALLOW and (open_since or backfilling):
+        return _overlapping(job, fire, now, open_since)
     late_after = job.misfire.late_after
     if now - fire <= late_after:
         return Fire(fire, next_after(job.schedule, fire))
@@ -115,6 +110,22 @@ def decide(record: JobRecord, now: datetime, open_since: Collection[datetime]) -
 def skipped(fire: Fire, reason: str) -> SkipFire:
     """The decision to skip this fire instead, with the same cursor."""
     return SkipFire(fire.fire, fire.next_fire, reason, fire.covers)
+
+
+def _overlapping(job: Job, fire: datetime, now: datetime, open_since: Collection[datetime]) -> SkipFire | Wait:
+    """Decide a fire while runs are open that it may not overlap. Without `open_since` they belong to a backfill."""
+    assert job.schedule is not None
+    if job.overlap is Overlap.REPLACE:
+        return Wait("the run that it replaces has not ended yet", blocked=True, replaces=True)
+    if not open_since:
+        return Wait("a run of a backfill of this job is open", blocked=True)
+    if job.overlap is Overlap.QUEUE:
+        return Wait("another run of this job is open", blocked=True)
+    if all(since > fire for since in open_since):
+        return Wait("the run of an earlier fire, planned late, is open", blocked=True)
+    if now - fire <= job.misfire.late_after:
+        return SkipFire(fire, next_after(job.schedule, fire), "overlap")
+    return _skip_until(job.schedule, fire, now, "overlap")
 
 
 def decide_early(record: JobRecord, now: datetime, until: datetime, has_open_run: bool) -> Fire | None:
@@ -229,7 +240,7 @@ def run_on_request(
         node=None,
         attempt=0,
         max_attempts=record.job.retry.max + 1,
-        priority=record.job.priority,
+        priority=record.job.priority_of(kind),
         check_at=now,
         created_at=now,
         args=args,

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 
-from cronflow.domain.job import Delivery, Job, MisfirePolicy, Overlap
+from cronflow.domain.backfill import yields
+from cronflow.domain.job import Delivery, Job, JobRecord, MisfirePolicy, Overlap
 from cronflow.domain.planning import ACK_WITHIN
 from cronflow.domain.retry_decision import failed_attempt, past_deadline
-from cronflow.domain.run import POISON_LIMIT, SCHEDULED, Attempt, Outcome, Run, RunState, cancelled_text
+from cronflow.domain.run import POISON_LIMIT, SCHEDULED, Attempt, Kind, Outcome, Run, RunState, cancelled_text
 from cronflow.domain.transitions import Transition
 
 VETO_LIMIT = 6
@@ -116,12 +117,24 @@ def retry_ended(run: Run, job: Job, stopped: str | None, now: datetime) -> End |
     return End(Transition.FAIL, RunState.FAILED, failure.outcome, failure.error, reason=reason)
 
 
-def held_back(run: Run, job: Job, now: datetime, others: Collection[RunState]) -> Postpone | End | None:
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """A run that waits for a reason other than a node: the reason, when to look again, and whether all waiting runs of
+    its job wait for the same.
+    """
+
+    reason: str
+    verdict: Postpone
+    of_job: bool = False
+
+
+def held_back(run: Run, record: JobRecord, now: datetime, others: Collection[RunState]) -> HeldBack | End | None:
     """Why a run that has not started, or must start again, is not dispatched now; None when it may be.
 
     Checked at every dispatch, not only at the first (temporal #11281). `others` are the states of the other open runs
     of its job. A dispatched run waits for running ones, and a retrying one for both, so no two wait for each other.
     """
+    job = record.job
     if _missed(run, job, now):
         return End(Transition.SKIP_WAITING, RunState.SKIPPED, None, reason="misfire")
     if job.overlap is not Overlap.ALLOW:
@@ -129,7 +142,9 @@ def held_back(run: Run, job: Job, now: datetime, others: Collection[RunState]) -
         if run.state is RunState.RETRYING:
             ahead.add(RunState.DISPATCHED)
         if ahead & set(others):
-            return Postpone(WHILE_ANOTHER_RUNS)
+            return HeldBack("another run of this job is open", Postpone(WHILE_ANOTHER_RUNS), of_job=True)
+    if run.kind is Kind.BACKFILL and (reason := yields(record, now)) is not None:
+        return HeldBack(reason, Postpone(WHILE_ANOTHER_RUNS))
     return None
 
 

@@ -46,6 +46,7 @@ class Kind(StrEnum):
     ONCE = "once"
     MANUAL = "manual"
     REPLAY = "replay"
+    BACKFILL = "backfill"
 
 
 SCHEDULED = frozenset({Kind.CRON, Kind.INTERVAL, Kind.ONCE})
@@ -168,11 +169,16 @@ class Run:
         return self.fire_at if self.kind in SCHEDULED else self.created_at
 
     @property
+    def backfill(self) -> str | None:
+        """The backfill that it belongs to."""
+        return backfill_of(self.id) if self.kind is Kind.BACKFILL else None
+
+    @property
     def lateness(self) -> timedelta | None:
         """From the due instant to the start of the first recorded attempt. For a manual run it counts from the request,
-        since its instant has only whole seconds. A replay has no lateness.
+        since its instant has only whole seconds. A replay and a run of a backfill have no lateness.
         """
-        if self.kind is Kind.REPLAY:
+        if self.kind in (Kind.REPLAY, Kind.BACKFILL):
             return None
         first = next((a.started_at for a in self.attempts if a.started_at is not None), self.started_at)
         due = self.created_at if self.kind is Kind.MANUAL else self.fire_at
@@ -222,6 +228,26 @@ def original_id(run: str) -> str:
     """The id of the run that a replay repeats; any other id is returned unchanged."""
     head, mark, number = run.rpartition("~r")
     return head if mark and number.isdecimal() else run
+
+
+def backfill_run_id(backfill: str, fire: datetime) -> str:
+    """The id of the run of a backfill for an instant: `<job>@<instant>~b<k>`, where the backfill is `<job>~b<k>`."""
+    job, _, number = backfill.rpartition("~b")
+    return f"{run_id(job, fire)}~b{number}"
+
+
+def backfill_of(run: str) -> str | None:
+    """The backfill in the id of one of its runs; None for any other id, also for that of a replay."""
+    head, mark, number = run.rpartition("~b")
+    return f"{job_of(head)}~b{number}" if mark and number.isdecimal() else None
+
+
+def scheduled_instant(run: str) -> datetime | None:
+    """The instant of the schedule that a run is for: of a scheduled run, its replays and its backfills. None for a
+    manual run.
+    """
+    first, _, _ = original_id(run).partition("~b")
+    return fire_of(first)
 
 
 def attempt_id(run: str, fence: int) -> str:

@@ -461,7 +461,7 @@ def requeue(run: Run, edited: JobRecord, finish_id: str) -> Change:
         target=RunState.RETRYING,
         below_ver=edited.ver,
         check_in=NOW,
-        sets={**_of_version(edited), "attempt": run.attempt - 1, "finish_id": finish_id},
+        sets={**_of_version(run, edited), "attempt": run.attempt - 1, "finish_id": finish_id},
         proof=("finish_id", finish_id),
     )
 
@@ -474,10 +474,10 @@ def keep(run: Run, edited: JobRecord) -> Change:
         sources=frozenset({run.state}),
         target=run.state,
         below_ver=edited.ver,
-        sets=_of_version(edited),
+        sets=_of_version(run, edited),
         proof=("job_ver", edited.ver),
     )
 
 
-def _of_version(record: JobRecord) -> dict[str, object]:
-    return {"job_ver": record.ver, "priority": record.job.priority}
+def _of_version(run: Run, record: JobRecord) -> dict[str, object]:
+    return {"job_ver": record.ver, "priority": record.job.priority_of(run.kind)}

@@ -10,8 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from cronflow.domain.backfill import FireOutline
 from cronflow.domain.job import JobRecord, MisfirePolicy, Overlap
 from cronflow.domain.job_breaker import BreakerState
+from cronflow.domain.maintenance_mode import MaintenanceMode
 from cronflow.domain.placement import NoNode, Placement, Waiting
 from cronflow.domain.run import SCHEDULED, Attempt, Covers, Kind, Outcome, Resolution, Run, RunState
 from cronflow.domain.schedule.describe import describe
@@ -55,7 +57,7 @@ class Upcoming:
 @dataclass(frozen=True, slots=True)
 class KeptByEdit:
     """An edit kept it from running: this version is paused, disabled, edited or deleted. Not `recorded`: its skipped
-    run is written when the job resumes.
+    run is written when the job resumes. `note` and `until` are those of the present pause.
     """
 
     reason: str
@@ -63,15 +65,18 @@ class KeptByEdit:
     since: datetime
     by: str
     recorded: bool
+    note: str = ""
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Requested:
-    """The run was requested outside the schedule, or replays another run."""
+    """The run was requested outside the schedule, replays another run, or belongs to a backfill."""
 
     at: datetime
     kind: Kind
     replay_of: str | None
+    backfill: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +185,14 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
+class Backfilled:
+    """A backfill has a run for the instant too."""
+
+    run: str
+    state: RunState
+
+
+@dataclass(frozen=True, slots=True)
 class Unrecorded:
     """It fell due, but has no run, or its run was deleted."""
 
@@ -188,7 +201,7 @@ class Unrecorded:
 
 Link = (
     Due | NotDue | Upcoming | KeptByEdit | Requested | Lateness | Overlapping | Unplanned | Placed | Dispatched
-    | Started | Tried | RunsNow | TriesAgain | NoRetries | Ended | Unrecorded
+    | Started | Tried | RunsNow | TriesAgain | NoRetries | Ended | Unrecorded | Backfilled
 )  # fmt: skip
 
 
@@ -206,7 +219,7 @@ class Why:
 class Known:
     """The input of `explain`. `versions` ends with the present one; `no_node` has each live node's reason not to take
     the run now, None if a node could take it; `led`: whether there is a leader; `breaker` is the job's circuit breaker
-    if it is open.
+    if it is open. `backfilled`: the runs of backfills for the instant. `maintenance`: the maintenance mode, if on.
     """
 
     record: JobRecord
@@ -216,6 +229,8 @@ class Known:
     led: bool
     no_node: NoNode | None
     breaker: BreakerState | None = None
+    backfilled: Sequence[FireOutline] = ()
+    maintenance: MaintenanceMode | None = None
 
 
 def explain(known: Known, instant: datetime) -> Why:
@@ -225,19 +240,21 @@ def explain(known: Known, instant: datetime) -> Why:
     if version is None and run is not None:
         # Recorded by a release that stored no versions.
         version = next((v for v in known.versions if v.ver == run.job_ver), known.versions[-1])
+    backfilled = [Backfilled(one.id, one.state) for one in known.backfilled]
     if version is None:
-        return Why(known.record.name, instant, (_not_due(known, instant),))
+        return Why(known.record.name, instant, (_not_due(known, instant), *backfilled))
     schedule = version.job.schedule
     due = Due(instant, version.ver, version.at, version.by, "" if schedule is None else describe(schedule))
     links = _undecided(known, version, instant) if run is None else _decided(known, version, run, instant)
-    return Why(known.record.name, instant, (due, *_no_retries(known, run), *links), None if run is None else run.id)
+    why = (due, *_no_retries(known, run), *links, *backfilled)
+    return Why(known.record.name, instant, why, None if run is None else run.id)
 
 
 def explain_run(known: Known, run: Run) -> Why:
     """The chain of a run, which is also that of its instant if it is scheduled."""
     if run.kind in SCHEDULED:
         return explain(known, run.fire_at)
-    requested = Requested(run.created_at, run.kind, run.replay_of)
+    requested = Requested(run.created_at, run.kind, run.replay_of, run.backfill)
     links = (requested, *_no_retries(known, run), *_progress(known, run, run.created_at))
     return Why(known.record.name, run.fire_at, links, run.id)
 
@@ -278,7 +295,9 @@ def _undecided(known: Known, version: Version, instant: datetime) -> Iterator[Li
             yield Unrecorded("its run was deleted after its retention, or lost")
         return
     if version.held is not None:
-        yield KeptByEdit(version.held, version.ver, version.at, version.by, recorded=False)
+        pause = record.pause if version.held == "paused" else None
+        note, until = ("", None) if pause is None else (pause.note, pause.until)
+        yield KeptByEdit(version.held, version.ver, version.at, version.by, recorded=False, note=note, until=until)
     if instant > known.now:
         yield Upcoming(instant, instant - known.now)
     elif version.held is None:
@@ -299,6 +318,8 @@ def _present(known: Known, fire: datetime, due: datetime, before: Waiting | None
     """Why something that is due waits now, with the reason of every live node. `before` is the recorded wait."""
     if not known.led:
         return Waiting(fire=fire, since=due, reason="the cluster has no leader")
+    if known.maintenance is not None:
+        return Waiting(fire=fire, since=max(due, known.maintenance.since), reason=str(known.maintenance))
     if before is not None and before.blocked_by is not None:
         return before
     if known.no_node is None:

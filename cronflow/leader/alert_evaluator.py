@@ -27,6 +27,8 @@ from cronflow.domain.alerts import (
     Notification,
     is_late,
 )
+from cronflow.domain.backfill import YIELDS
+from cronflow.domain.maintenance_mode import HELD
 from cronflow.domain.placement import NO_FREE_SLOT
 from cronflow.domain.run import Run, RunState, run_id
 from cronflow.leader.elector import Elector
@@ -47,6 +49,8 @@ MOST_REMEMBERED = 10_000
 MOST_WAITING = 1000
 """At most this many runs that waited before an alert was created are read at once."""
 MILLISECOND = timedelta(milliseconds=1)
+WAITS_IN_TURN = {NO_FREE_SLOT, *YIELDS}
+"""Reasons to wait that end by themselves, or by the person who gave them."""
 
 
 class AlertEvaluator:
@@ -186,7 +190,12 @@ class AlertEvaluator:
         notifications: list[Notification] = []
         for run in await self._conditions.unplaced(until, BATCH):
             waiting = run.waiting
-            if waiting is None or waiting.reason == NO_FREE_SLOT or not record.alert.concerns(run.job):
+            if (
+                waiting is None
+                or waiting.reason in WAITS_IN_TURN
+                or waiting.reason.startswith(HELD)
+                or not record.alert.concerns(run.job)
+            ):
                 continue
             if not is_late(run, record.alert.late_after):
                 subject = f"{run.id}:{instant_text(waiting.since)}"

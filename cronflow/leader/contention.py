@@ -47,13 +47,17 @@ class Contention:
         self._posted: dict[Placer, tuple[float, Sequence[Contender]]] = {}
         self._lock = asyncio.Lock()
         self.turn = 0
+        self.backfilling = False
+        """Runs of a backfill exclude those of the schedule: a fire goes before one that waits, so a role must see what
+        the other one has dispatched.
+        """
 
     @asynccontextmanager
     async def placing(self) -> AsyncIterator[None]:
-        """Hold this from reading the nodes to the push. While slots are short, one role at a time may; otherwise both
-        would give out the same free slot.
+        """Hold this from reading the nodes to the push. While slots are short, or with `backfilling`, one role at a
+        time may; otherwise both would give out the same free slot, or start two runs of a job.
         """
-        if any(contenders for _, contenders in self._posted.values()):
+        if self.backfilling or any(contenders for _, contenders in self._posted.values()):
             async with self._lock:
                 yield
         else:

@@ -37,7 +37,7 @@ from cronflow.domain.planning import (
     skipped,
     wait_for,
 )
-from cronflow.domain.run import Run, RunState, run_id
+from cronflow.domain.run import Run, RunState, backfill_of, run_id
 from cronflow.leader.contention import MOST_POSTED, Contender, Contention, Placer
 from cronflow.leader.elector import Elector
 from cronflow.leader.late_inserts import LateInserts, Pushed
@@ -136,8 +136,10 @@ class Planner:
         contention: Contention | None = None,
         unplaced: UnplacedReporter | None = None,
         look_ahead: LookAhead | None = None,
+        held: Callable[[Tenure], str | None] = lambda _: None,
     ) -> None:
         self._jobs, self._plans, self._runs = jobs, plans, runs
+        self._held = held
         self._membership = membership
         self._canceller = canceller
         self._count = count
@@ -191,6 +193,9 @@ class Planner:
             self._term = tenure.term
         now, read_at = self._clock.now(), self._clock.monotonic()
         poll = self._timings.safety_poll
+        if self._held(tenure) is not None:
+            self._contention.post(Placer.PLANNER, (), 0)
+            return poll
         limit, ahead = self._limit, self._look_ahead
         until = now + timedelta(seconds=poll) + ahead.window
         records = await self._jobs.due_in_turn(now, until, limit, 1 + ahead.limit)
@@ -316,7 +321,7 @@ class Planner:
                 # This job alone cannot be placed: it is deferred, so that it never starves the others.
                 self._defer(decisions, record, found, now)
                 if found.replaces:
-                    decisions.replaced += [run.id for run in open_runs.get(record.name, ())]
+                    decisions.replaced += [run.id for run in _blocking(open_runs.get(record.name, ()))]
             else:
                 decisions.planned.append(found)
                 self._waited.pop(record.name, None)
@@ -358,8 +363,9 @@ class Planner:
         uses: Sequence[LimitUse],
     ) -> Planned | Deferred:
         placement: Placement | None = None
+        open_runs = _blocking(open_runs)
         blocked_by, reason = min(open_runs, key=lambda run: run.created_at).id if open_runs else None, None
-        decision: Decision = decide(record, now, [run.created_at for run in open_runs])
+        decision = _decision(record, now, open_runs)
         run = run_id(record.name, record.next_fire or now)
         if isinstance(decision, Fire) and (full := occupancy.obstacle(uses, run, _rank(record))) is not None:
             if full.on_full is not OnFull.SKIP:
@@ -472,14 +478,24 @@ def _contender(record: JobRecord) -> Contender:
     return Contender(record.name, priority, since, needs_of(record.job))
 
 
+def _blocking(open_runs: Sequence[OpenRun]) -> Sequence[OpenRun]:
+    """Without the runs of backfills that wait: a fire goes before them."""
+    return [run for run in open_runs if run.state is not RunState.RETRYING or backfill_of(run.id) is None]
+
+
+def _decision(record: JobRecord, now: datetime, blocking: Sequence[OpenRun]) -> Decision:
+    opened = [run.created_at for run in blocking if backfill_of(run.id) is None]
+    return decide(record, now, opened, backfilling=len(opened) < len(blocking))
+
+
 def _contenders(
     order: Sequence[JobRecord | Contender], open_runs: Mapping[str, Sequence[OpenRun]], now: datetime
 ) -> Iterable[Contender]:
     """Those of the jobs that only need a free slot."""
     for record in order[:MOST_POSTED]:
         if isinstance(record, JobRecord):
-            opened = [run.created_at for run in open_runs.get(record.name, ())]
-            if isinstance(decide(record, now, opened), Fire):
+            decision = _decision(record, now, _blocking(open_runs.get(record.name, ())))
+            if isinstance(decision, Fire):
                 yield _contender(record)
 
 

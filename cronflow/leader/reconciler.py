@@ -31,6 +31,7 @@ from cronflow.domain.placement import Fleet, NoNode, Waiting, in_turn
 from cronflow.domain.recovery import (
     Dispatch,
     End,
+    HeldBack,
     Holder,
     Postpone,
     Verdict,
@@ -48,6 +49,7 @@ from cronflow.leader.elector import Elector
 from cronflow.leader.left_out import LeftOut
 from cronflow.leader.limits import LimitGate, Occupancy
 from cronflow.leader.look_ahead import LookAhead
+from cronflow.leader.maintenance_watch import NOT_READ
 from cronflow.leader.pending_runs import PendingRuns
 from cronflow.leader.planner import Dispatcher
 from cronflow.leader.unplaced import UnplacedReporter
@@ -65,6 +67,7 @@ QUIET = frozenset({Transition.DISPATCH_RETRY, Transition.POSTPONE})
 """Transitions that are too frequent to log."""
 IDLE_S = 5.0
 NO_NODE_PAUSE = timedelta(seconds=2)
+WHILE_HELD = timedelta(seconds=5)
 GIVEN_UP_ON_WORKER = frozenset({Transition.REDISPATCH_LOST, Transition.MARK_LOST})
 OWN_SPOOL_GRACES = 4
 OWN_SPOOL_LOOK_S = 5.0
@@ -119,7 +122,9 @@ class Reconciler:
         look_ahead: LookAhead | None = None,
         breakers: JobBreakers | None = None,
         pause_after: PauseAfterFailures | None = None,
+        held: Callable[[Tenure], str | None] = lambda _: None,
     ) -> None:
+        self._held = held
         self._jobs, self._runs, self._membership = jobs, runs, membership
         self._elector = elector
         self._dispatcher = dispatcher
@@ -150,6 +155,8 @@ class Reconciler:
         tenure = self._elector.tenure
         if tenure is None:
             return IDLE_S
+        if self._held(tenure) == NOT_READ:
+            return self._timings.reconcile
         blocked, full = self._blocked.current(), self._full.current()
         overdue = await self._runs.overdue(AT_ONCE, self._waiting_at_once, blocked, full)
         self._grace.answered(tenure.term)
@@ -289,23 +296,7 @@ class Reconciler:
 
     def _dispatch(self, this: Round, run: Run, record: JobRecord, verdict: Dispatch, finish_id: str) -> None:
         job, now = record.job, this.now
-        ahead = {other: state for other, state in this.others.get(run.job, {}).items() if other != run.id}
-        if (ended := retry_ended(run, job, this.stopped.get(run.job), now)) is not None:
-            this.changes.append(transitions.end(run, ended, finish_id, now))
-            return
-        if verdict.transition is not Transition.REDISPATCH_LOST:
-            waits = held_back(run, job, now, ahead.values())
-            if isinstance(waits, Postpone):
-                first = min(ahead, key=lambda other: (ahead[other] is not RunState.RUNNING, other))
-                waiting = Waiting(
-                    fire=run.fire_at, since=now, reason="another run of this job is open", blocked_by=first
-                )
-                self._wait_for_another(this, run, waits, waiting.still(run.waiting))
-                return
-            if waits is not None:
-                this.changes.append(transitions.end(run, waits, finish_id, now))
-                return
-        if self._is_full(this, run, record, finish_id):
+        if self._is_held_back(this, run, record, verdict, finish_id) or self._is_full(this, run, record, finish_id):
             return
         refused = refusals(run, now)
         pause = decline_pause(run, now)
@@ -360,13 +351,51 @@ class Reconciler:
         # The next run of this job in this round waits for this one.
         this.others.setdefault(run.job, {})[run.id] = RunState.DISPATCHED
 
-    def _wait_for_another(self, this: Round, run: Run, verdict: Postpone, waiting: Waiting) -> None:
-        """One write for each run that it waits for, and none for the runs that were not looked at."""
+    def _is_held_back(self, this: Round, run: Run, record: JobRecord, verdict: Dispatch, finish_id: str) -> bool:
+        """Whether the run waits for a reason other than a node or a limit, or ends instead."""
+        now = this.now
+        if (held := self._held(this.tenure)) is not None:
+            waiting = Waiting(fire=run.fire_at, since=now, reason=held)
+            self._wait(this, run, waiting, Postpone(WHILE_HELD, counts=False))
+            return True
+        ended = retry_ended(run, record.job, this.stopped.get(run.job), now)
+        if ended is None and verdict.transition is not Transition.REDISPATCH_LOST:
+            ahead = {other: state for other, state in this.others.get(run.job, {}).items() if other != run.id}
+            waits = held_back(run, record, now, ahead.values())
+            if isinstance(waits, HeldBack):
+                first = min(ahead, key=lambda other: (ahead[other] is not RunState.RUNNING, other), default=None)
+                waiting = Waiting(fire=run.fire_at, since=now, reason=waits.reason, blocked_by=first)
+                self._wait(this, run, waiting, waits.verdict, of_job=waits.of_job)
+                return True
+            ended = waits
+        if ended is None:
+            return False
+        this.changes.append(transitions.end(run, ended, finish_id, now))
+        return True
+
+    def _wait(
+        self,
+        this: Round,
+        run: Run,
+        waiting: Waiting,
+        verdict: Postpone,
+        pause: timedelta | None = None,
+        *,
+        of_job: bool = False,
+    ) -> None:
+        """The run is not dispatched now. If no node has it, it keeps its place, records the reason once, and is left
+        out for `pause` with all that wait for the same: with `of_job` the runs of its job, otherwise those with the
+        same reason.
+        """
+        waiting = waiting.still(run.waiting)
         if run.state is not RunState.RETRYING:
             this.changes.append(transitions.postpone(run, verdict, waiting))
             return
-        this.blocked[run.job] = None
-        if waiting != run.waiting:
+        if of_job:
+            this.blocked[run.job] = pause
+        else:
+            this.full[waiting.reason] = pause
+        if run.waiting is None or run.waiting.reason != waiting.reason:
             this.changes.append(transitions.hold(run, waiting))
 
     def _is_full(self, this: Round, run: Run, record: JobRecord, finish_id: str) -> bool:
@@ -381,14 +410,9 @@ class Reconciler:
             skip = End(Transition.SKIP_WAITING, RunState.SKIPPED, None, reason="limit")
             this.changes.append(transitions.end(run, skip, finish_id, this.now))
             return True
-        waiting = full.waiting(run.fire_at, this.now).still(run.waiting)
         pause = None if full.until is None else min(max(full.until - this.now, SHORTEST_LIMIT_PAUSE), LIMIT_PAUSE)
-        if run.state is not RunState.RETRYING:
-            this.changes.append(transitions.postpone(run, Postpone(pause or LIMIT_PAUSE, counts=False), waiting))
-            return True
-        this.full[waiting.reason] = pause
-        if run.waiting is None or run.waiting.reason != waiting.reason:
-            this.changes.append(transitions.hold(run, waiting))
+        waiting = full.waiting(run.fire_at, this.now)
+        self._wait(this, run, waiting, Postpone(pause or LIMIT_PAUSE, counts=False), pause)
         return True
 
 
@@ -410,7 +434,7 @@ def _rank(item: Run | Contender, jobs: Mapping[str, JobRecord]) -> tuple[int, da
     assert item.check_at is not None  # It is open.
     record = jobs.get(item.job)
     since = item.check_at if item.waiting is None else min(item.check_at, item.waiting.since)
-    return (0 if record is None else record.job.priority), since
+    return (0 if record is None else record.job.priority_of(item.kind)), since
 
 
 def _holder(run: Run, holdings: Holdings) -> Holder:

@@ -20,6 +20,7 @@ from cronflow.ports.access import (
 )
 from cronflow.ports.alerts import AlertConditions, AlertStore, Outbox, WebhookSender
 from cronflow.ports.backends import Backends
+from cronflow.ports.backfills import BackfillStore, WatchedBackfill
 from cronflow.ports.breakers import BreakerStore
 from cronflow.ports.clock import Clock, ServerClock
 from cronflow.ports.coordination import (
@@ -90,6 +91,7 @@ __all__ = [
     "AuditQuery",
     "AuditStore",
     "Backends",
+    "BackfillStore",
     "BreakerStore",
     "Bus",
     "Clock",
@@ -149,6 +151,7 @@ __all__ = [
     "UserStore",
     "VersionStore",
     "Waiter",
+    "WatchedBackfill",
     "WebhookSender",
     "discard_event",
 ]

@@ -15,6 +15,7 @@ from cronflow.ports.access import (
     UserStore,
 )
 from cronflow.ports.alerts import AlertConditions, AlertStore, Outbox
+from cronflow.ports.backfills import BackfillStore
 from cronflow.ports.breakers import BreakerStore
 from cronflow.ports.clock import ServerClock
 from cronflow.ports.coordination import Bus, CoordinationAdmin, Election, Membership, Queue
@@ -47,6 +48,7 @@ class Backends:
     results: ResultStore
     dead_letters: DeadLetters
     breakers: BreakerStore
+    backfills: BackfillStore
     logs: LogStore
     control: Control
     archive: Archive

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import NamedTuple, Protocol
 
+from cronflow.domain.backfill import FireOutline
 from cronflow.domain.cluster import LeaderRecord, Term
 from cronflow.domain.job import DEFAULT_PRIORITY, JobRecord, PendingRun, PlanIntent
+from cronflow.domain.maintenance_mode import MaintenanceMode
 from cronflow.domain.permits import Standing
 from cronflow.domain.placement import Waiting
 from cronflow.domain.run import AttemptResult, Kind, Resolution, Run, RunState
@@ -47,6 +49,9 @@ class JobStore(Protocol):
 
     async def find(self, *, after: str = "", limit: int = 500) -> list[JobRecord]:
         """A page ordered by name, starting after `after`, without tombstones."""
+
+    async def pauses(self, limit: int) -> list[JobRecord]:
+        """Paused jobs whose pause ends by itself, the earliest end first."""
 
     async def due(self, until: datetime, limit: int) -> list[JobRecord]:
         """Active jobs with `due_at <= until`, earliest first."""
@@ -105,7 +110,7 @@ class PlanStore(Protocol):
 class RunQuery:
     """A filter for runs, newest fire first. `before` is the (fire_at, id) of the last run of the previous page. `dead`
     selects unresolved dead letters. `node` is a node's name or id. `until` is exclusive. `ids` selects these runs; None
-    does not restrict them.
+    does not restrict them. `backfill` selects the runs of one.
     """
 
     ids: Collection[str] | None = None
@@ -114,6 +119,7 @@ class RunQuery:
     kinds: Collection[Kind] = ()
     dead: bool = False
     node: str | None = None
+    backfill: str | None = None
     since: datetime | None = None
     until: datetime | None = None
     before: tuple[datetime, str] | None = None
@@ -191,6 +197,13 @@ class RunStore(Protocol):
         """The state and the fence of those that exist."""
 
     async def find(self, query: RunQuery) -> list[Run]: ...
+
+    async def outlines(
+        self, job: str, first: datetime, last: datetime, *, after: tuple[datetime, str] | None = None, limit: int = 1000
+    ) -> list[FireOutline]:
+        """Outlines of the runs of a job with `fire_at` from `first` to `last`, both included, ordered by (fire_at, id),
+        starting after `after`.
+        """
 
     async def days(self, job: str, since: datetime, most: int) -> dict[date, dict[RunState, int]]:
         """Counts by UTC day and state of the newest `most` runs of a job with `fire_at >= since`."""
@@ -303,7 +316,7 @@ class LogStore(Protocol):
 
 
 class Control(Protocol):
-    """The control document: one linearizable counter of terms and of fencing tokens."""
+    """The control documents: one linearizable counter of terms and of fencing tokens, and the maintenance mode."""
 
     async def begin_term(self, holder: str) -> Term:
         """Start a new term for the winner of an election. If the answer is lost, the term stays unused: harmless."""
@@ -313,6 +326,15 @@ class Control(Protocol):
 
     async def leader(self) -> LeaderRecord | None:
         """The newest term and its holder."""
+
+    async def maintenance(self) -> MaintenanceMode | None:
+        """The maintenance mode as it was turned on, also if it has ended by itself since."""
+
+    async def begin_maintenance(self, mode: MaintenanceMode) -> None:
+        """Turn it on, or replace it. Safe to repeat."""
+
+    async def end_maintenance(self, since: datetime | None = None) -> bool:
+        """Turn it off; with `since` only the one that began then. False if it is off, or another one."""
 
     async def ping(self) -> float:
         """Round trip in seconds. Raises BackendUnavailable if no majority can be written."""

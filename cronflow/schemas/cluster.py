@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Literal, get_args
 
 from cronflow.domain.cluster import ClusterStatus, Member
+from cronflow.domain.maintenance_mode import MaintenanceMode
 from cronflow.domain.rollup import Span, Tally, quantile_ms
 from cronflow.domain.run import RunState
 from cronflow.domain.sweep import Flaw, SweepReport
@@ -145,6 +146,21 @@ class SweepSchema(Schema):
     """The first hundred findings."""
 
 
+class MaintenanceSchema(Schema):
+    """Whether the cluster is in maintenance: it plans and dispatches nothing new."""
+
+    on: bool
+    """Whether it is."""
+    since: str | None
+    """Since when."""
+    by: str | None
+    """Who turned it on."""
+    note: str | None
+    """Why."""
+    until: str | None
+    """When it ends by itself; null: when somebody turns it off."""
+
+
 class ClusterSchema(Schema):
     """An overview of the cluster."""
 
@@ -164,6 +180,8 @@ class ClusterSchema(Schema):
     """The queues of all nodes, added up."""
     sweep: SweepSchema | None
     """The last sweep."""
+    maintenance: MaintenanceSchema
+    """Whether the cluster is in maintenance."""
 
 
 class SettingsSchema(Schema):
@@ -267,6 +285,19 @@ def cluster_schema(namespace: str, status: ClusterStatus, heartbeat: timedelta) 
         "nodes": [node_schema(member, status.leader, heartbeat) for member in status.members],
         "queue": queue_schema(status),
         "sweep": None if status.sweep is None else sweep_schema(status.sweep),
+        "maintenance": maintenance_schema(status.maintenance),
+    }
+
+
+def maintenance_schema(mode: MaintenanceMode | None) -> MaintenanceSchema:
+    if mode is None:
+        return {"on": False, "since": None, "by": None, "note": None, "until": None}
+    return {
+        "on": True,
+        "since": iso(mode.since),
+        "by": mode.by or None,
+        "note": mode.note or None,
+        "until": optional_iso(mode.until),
     }
 
 

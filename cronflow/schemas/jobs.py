@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Literal, NotRequired, cast
 
 from cronflow.documents import JobForm, job_document
-from cronflow.domain.job import Job, JobRecord, PendingRun
+from cronflow.domain.job import Job, JobRecord, Pause, PendingRun
 from cronflow.domain.job_breaker import BreakerState
 from cronflow.domain.run import Run, RunState
 from cronflow.domain.version import Version
@@ -53,6 +53,19 @@ class JobBreakerSchema(Schema):
     """The attempts that counted."""
 
 
+class PauseSchema(Schema):
+    """Who paused a job, and until when."""
+
+    at: str
+    """Since when."""
+    by: str | None
+    """Who paused it."""
+    note: str | None
+    """Why."""
+    until: str | None
+    """When it ends by itself; null: when somebody resumes it."""
+
+
 class JobSchema(Schema, JobForm):
     """A job's document with all defaults, and its state in the cluster."""
 
@@ -62,8 +75,8 @@ class JobSchema(Schema, JobForm):
     """The schedule in words, without the time zone; null: no schedule."""
     paused: bool
     """Whether it is paused."""
-    pause_note: str | None
-    """Why it is paused."""
+    pause: PauseSchema | None
+    """The pause; null: not paused, or paused by CronFlow 0.8."""
     open_breaker: JobBreakerSchema | None
     """Its circuit breaker, if it is open."""
     next_fire: str | None
@@ -183,7 +196,7 @@ def job_schema(record: JobRecord, breaker: BreakerState | None = None, *, mask: 
         "state": job_state(record),
         "words": None if record.job.schedule is None else schedule_words(record.job.schedule),
         "paused": record.paused,
-        "pause_note": record.pause_note or None,
+        "pause": None if record.pause is None else pause_schema(record.pause),
         "open_breaker": None if breaker is None else _open_breaker(breaker),
         "next_fire": optional_iso(record.next_fire),
         "takes_args": record.job.takes_args,
@@ -205,6 +218,15 @@ def _open_breaker(state: BreakerState) -> JobBreakerSchema:
         "probe_at": iso(state.probe_at),
         "failed": state.failed,
         "attempts": state.attempts,
+    }
+
+
+def pause_schema(pause: Pause) -> PauseSchema:
+    return {
+        "at": iso(pause.at),
+        "by": pause.by or None,
+        "note": pause.note or None,
+        "until": optional_iso(pause.until),
     }
 
 

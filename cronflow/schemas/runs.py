@@ -151,6 +151,8 @@ class RunSchema(Schema):
     """The run that blocked it."""
     replay_of: str | None
     """The run that it replays."""
+    backfill: str | None
+    """The backfill that it belongs to."""
     dead: bool
     """Whether it is a dead letter: failed or lost, and neither replayed nor acknowledged."""
     resolution: ResolutionSchema | None
@@ -312,6 +314,7 @@ def run_schema(run: Run) -> RunSchema:
         "waiting": None if run.waiting is None or not run.is_open else str(run.waiting),
         "blocked_by": run.blocked_by,
         "replay_of": run.replay_of,
+        "backfill": run.backfill,
         "dead": run.is_dead,
         "resolution": None if run.resolution is None else resolution_schema(run.resolution),
     }

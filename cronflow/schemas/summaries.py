@@ -8,7 +8,7 @@ from cronflow.documents.jobs import ScheduleForm
 from cronflow.domain.job import JobRecord
 from cronflow.domain.run import Attempt, Outcome, Run, RunState
 from cronflow.schemas import Schema, iso, optional_iso, optional_milliseconds
-from cronflow.schemas.jobs import JobState, job_form, job_state
+from cronflow.schemas.jobs import JobState, PauseSchema, job_form, job_state, pause_schema
 from cronflow.schemas.schedules import schedule_words
 
 ERROR_LENGTH = 1000
@@ -85,6 +85,8 @@ class JobSummarySchema(Schema):
     """The schedule in words, without the time zone; null: no schedule."""
     next_fire: str | None
     """When it is due next."""
+    pause: PauseSchema | None
+    """The pause; null: not paused, or paused by CronFlow 0.8."""
     takes_args: bool
     """Whether its runs accept arguments of their own."""
 
@@ -132,5 +134,6 @@ def job_summary_schema(record: JobRecord, *, mask: bool = False) -> JobSummarySc
         "state": job_state(record),
         "words": None if schedule is None else schedule_words(schedule),
         "next_fire": optional_iso(record.next_fire),
+        "pause": None if record.pause is None else pause_schema(record.pause),
         "takes_args": record.job.takes_args,
     }

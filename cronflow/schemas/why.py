@@ -62,15 +62,18 @@ class KeptByEditSchema(Schema):
     since: str
     by: str
     recorded: bool
+    note: str
+    until: str | None
 
 
 class RequestedSchema(Schema):
-    """The run was requested outside the schedule, or replays another run."""
+    """The run was requested outside the schedule, replays another run, or belongs to a backfill."""
 
     step: Literal["requested"]
     at: str
     kind: Kind
     replay_of: str | None
+    backfill: str | None
 
 
 class LatenessSchema(Schema):
@@ -210,6 +213,14 @@ class EndedSchema(Schema):
     resolution: ResolutionSchema | None
 
 
+class BackfilledSchema(Schema):
+    """A backfill has a run for the instant too."""
+
+    step: Literal["backfilled"]
+    run: str
+    state: RunState
+
+
 class UnrecordedSchema(Schema):
     """The instant was due, but its run does not exist or was deleted."""
 
@@ -220,7 +231,7 @@ class UnrecordedSchema(Schema):
 LinkSchema = (
     DueSchema | NotDueSchema | UpcomingSchema | KeptByEditSchema | RequestedSchema | LatenessSchema | OverlappingSchema
     | UnplannedSchema | PlacedSchema | DispatchedSchema | StartedSchema | TriedSchema | RunsNowSchema | TriesAgainSchema
-    | NoRetriesSchema | EndedSchema | UnrecordedSchema
+    | NoRetriesSchema | EndedSchema | UnrecordedSchema | BackfilledSchema
 )  # fmt: skip
 
 
@@ -234,7 +245,7 @@ class WhySchema(Schema):
     run: str | None
     """The run that covers the instant."""
     chain: list[LinkSchema]
-    """The decisions; the last one is the current state."""
+    """The decisions up to the current state, then the runs of backfills for the instant."""
 
 
 def why_schema(why: chain.Why) -> WhySchema:
@@ -250,6 +261,7 @@ def link_schema(link: chain.Link) -> LinkSchema:
             | chain.KeptByEdit()
             | chain.Requested()
             | chain.Unrecorded()
+            | chain.Backfilled()
         ):
             return _schedule_schema(link)
         case chain.Lateness() | chain.Overlapping() | chain.Unplanned() | chain.Placed() | chain.Dispatched():
@@ -258,7 +270,13 @@ def link_schema(link: chain.Link) -> LinkSchema:
 
 
 def _schedule_schema(
-    link: chain.Due | chain.NotDue | chain.Upcoming | chain.KeptByEdit | chain.Requested | chain.Unrecorded,
+    link: chain.Due
+    | chain.NotDue
+    | chain.Upcoming
+    | chain.KeptByEdit
+    | chain.Requested
+    | chain.Unrecorded
+    | chain.Backfilled,
 ) -> LinkSchema:
     match link:
         case chain.Due(instant, ver, since, by, schedule):
@@ -282,7 +300,7 @@ def _schedule_schema(
             }
         case chain.Upcoming(instant, remaining):
             return {"step": "upcoming", "instant": iso(instant), "remaining_ms": milliseconds(remaining)}
-        case chain.KeptByEdit(reason, ver, since, by, recorded):
+        case chain.KeptByEdit(reason, ver, since, by, recorded, note, until):
             return {
                 "step": "held",
                 "reason": reason,
@@ -290,11 +308,21 @@ def _schedule_schema(
                 "since": iso(since),
                 "by": by,
                 "recorded": recorded,
+                "note": note,
+                "until": optional_iso(until),
             }
-        case chain.Requested(at, kind, replay_of):
-            return {"step": "requested", "at": iso(at), "kind": kind, "replay_of": replay_of}
+        case chain.Requested(at, kind, replay_of, backfill):
+            return {
+                "step": "requested",
+                "at": iso(at),
+                "kind": kind,
+                "replay_of": replay_of,
+                "backfill": backfill,
+            }
         case chain.Unrecorded(reason):
             return {"step": "unrecorded", "reason": reason}
+        case chain.Backfilled(run, state):
+            return {"step": "backfilled", "run": run, "state": state}
 
 
 def _planning_schema(

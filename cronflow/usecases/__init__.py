@@ -6,6 +6,7 @@ from cronflow.ports import Backends, Clock, EventSink, WebhookSender, discard_ev
 from cronflow.usecases.accounts import ApiKeys, SecretValues, UserAccounts
 from cronflow.usecases.alerts import AlertRules
 from cronflow.usecases.audit import Auditor
+from cronflow.usecases.backfills import BackfillUseCases
 from cronflow.usecases.cluster import ClusterUseCases
 from cronflow.usecases.explain import Explainer
 from cronflow.usecases.jobs import JobUseCases
@@ -39,6 +40,7 @@ class UseCases:
         self.search = Searcher(backends)
         self.jobs = JobUseCases(backends, clock, self.audit)
         self.runs = RunUseCases(backends, clock, self.audit)
+        self.backfills = BackfillUseCases(backends, clock, self.audit)
         self.cluster = ClusterUseCases(backends, clock, self.audit, self.jobs)
         self.users = UserAccounts(backends.users, clock, self.audit, self.passwords, reserved=admin)
         self.keys = ApiKeys(backends.keys, clock, self.audit)

@@ -6,10 +6,20 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from cronflow.documents import nearest
+from cronflow.documents.values import instant_text
 from cronflow.domain.cluster import ClusterStatus, Member, node_name
+from cronflow.domain.durations import to_the_minute
 from cronflow.domain.errors import BackendUnavailable, InvalidInput, NotFound, Problem
-from cronflow.domain.events import KINDS, RecordedEvent, StepdownRequested, current_kind
+from cronflow.domain.events import (
+    KINDS,
+    MaintenanceEnded,
+    MaintenanceStarted,
+    RecordedEvent,
+    StepdownRequested,
+    current_kind,
+)
 from cronflow.domain.job import SWEEP
+from cronflow.domain.maintenance_mode import MaintenanceMode
 from cronflow.domain.rollup import Span, Tally, over
 from cronflow.ports import Backends, Clock
 from cronflow.usecases.audit import Auditor, Changed
@@ -68,7 +78,41 @@ class ClusterUseCases:
             elected_at=None if held is None or record is None else record.elected_at,
             members=await self.members(),
             sweep=await self._backends.store_admin.report(),
+            maintenance=await self.maintenance(),
         )
+
+    async def maintenance(self) -> MaintenanceMode | None:
+        """The maintenance mode, if it is on."""
+        mode = await self._backends.control.maintenance()
+        return mode if mode is not None and mode.holds(self._clock.now()) else None
+
+    async def begin_maintenance(
+        self, *, note: str = "", until: datetime | None = None, by: str = ""
+    ) -> MaintenanceMode:
+        """Plan and dispatch nothing new in the whole cluster, until it is turned off or until this instant. The leader
+        follows at once, or within five seconds if Redis is away. If it is on, it gets the new note and end. Raises
+        InvalidInput for an end that has passed.
+        """
+        now = self._clock.now()
+        if until is not None and until <= now:
+            raise InvalidInput(Problem("until", f"{to_the_minute(until)} has passed", "choose a later time"))
+        present = await self.maintenance()
+        mode = MaintenanceMode(since=now if present is None else present.since, by=by, note=note, until=until)
+        if mode != present:
+            await self._backends.control.begin_maintenance(mode)
+            end = "" if until is None else instant_text(until)
+            changed = Changed("cluster.maintenance", "cluster", _mode(present), _mode(mode))
+            await self._audit.record_events(by, (changed, MaintenanceStarted(by, note, end)))
+        await notify_leader(self._backends.bus)
+        return mode
+
+    async def end_maintenance(self, *, by: str = "") -> None:
+        """Turn the maintenance mode off; it may be off already."""
+        present = await self.maintenance()
+        if await self._backends.control.end_maintenance() and present is not None:
+            changed = Changed("cluster.maintenance", "cluster", _mode(present), _mode(None))
+            await self._audit.record_events(by, (changed, MaintenanceEnded(by)))
+        await notify_leader(self._backends.bus)
 
     async def sweep(self, *, by: str = "") -> str:
         """Start a sweep now and return its run id. Raises NotFound if the cluster has never had a leader."""
@@ -132,3 +176,9 @@ class ClusterUseCases:
             theirs = await server_clock.now()
             found[name] = (theirs - before - (self._clock.now() - before) / 2).total_seconds()
         return found
+
+
+def _mode(mode: MaintenanceMode | None) -> Mapping[str, object]:
+    if mode is None:
+        return {"on": False}
+    return {"on": True, "note": mode.note, "until": None if mode.until is None else instant_text(mode.until)}

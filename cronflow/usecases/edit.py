@@ -26,10 +26,11 @@ from typing import Literal, NamedTuple
 from cronflow.domain import transitions
 from cronflow.domain.errors import BackendUnavailable, Conflict, NotFound
 from cronflow.domain.events import FiresSkipped
-from cronflow.domain.job import Job, JobRecord, PendingRun, PlanIntent
+from cronflow.domain.job import Job, JobRecord, Pause, PendingRun, PlanIntent
 from cronflow.domain.planning import covers_until, fires_text, first_fire, kind_of, run_of_pending
-from cronflow.domain.run import SCHEDULED, Covers, Run, RunState
+from cronflow.domain.run import SCHEDULED, Covers, Kind, Run, RunState
 from cronflow.domain.schedule.kinds import last_before, next_after
+from cronflow.domain.schedule.zones import SECOND
 from cronflow.domain.transitions import Change
 from cronflow.domain.version import version_of
 from cronflow.ports import Clock, EventSink, JobStore, PlanStore, Queue, RunStore, VersionStore, discard_event
@@ -42,6 +43,7 @@ STARTS_SOON = timedelta(seconds=0.1)
 """A run whose instant is nearer may start before its node learns that it was withdrawn."""
 AT_ONCE = 16
 """Writes of a batch in flight."""
+INSTANT_BEFORE = timedelta(microseconds=1)
 ABSENT = 0
 """The expected version of a job that must not exist."""
 
@@ -127,25 +129,39 @@ class Editor:
 
         return await self._edit(name, change, "edited", by, keep_waiting=True)
 
-    async def pause(self, name: str, *, by: str = "", note: str = "", expected: int | None = None) -> JobRecord:
-        """Stop planning fires until the job is resumed. `note` is why. Raises Conflict unless its version is
-        `expected`.
+    async def pause(
+        self, name: str, *, by: str = "", note: str = "", until: datetime | None = None, expected: int | None = None
+    ) -> JobRecord:
+        """Stop planning fires until the job is resumed, or until this instant. A paused job gets the new note and end,
+        if there are any. Raises Conflict unless its version is `expected`.
         """
 
         def change(record: JobRecord, now: datetime) -> JobRecord:
             _expect(name, record, expected)
-            return record if record.paused else replace(record, paused=True, pause_note=note)
+            present = record.pause
+            if record.paused and (not (note or until) or (present and (present.note, present.until) == (note, until))):
+                return record
+            since = present.at if record.paused and present else now
+            return replace(record, paused=True, pause=Pause(at=since, by=by, note=note, until=until))
 
         return await self._edit(name, change, "paused", by)
 
-    async def resume(self, name: str, *, by: str = "") -> JobRecord:
-        """Continue with the next fire; fires that were due in the meantime are recorded as skipped."""
+    async def resume(self, name: str, *, by: str = "", ended: Pause | None = None) -> JobRecord:
+        """Continue with the next fire; fires that were due in the meantime are recorded as skipped. With `ended`: only
+        if the job is still in this pause.
+
+        A pause that was to end by itself ends at its instant, however late this is called: the fires from there on are
+        not skipped, but late.
+        """
 
         def change(record: JobRecord, now: datetime) -> JobRecord:
-            if not record.paused:
+            if not record.paused or (ended is not None and record.pause != ended):
                 return record
-            fire = first_fire(record.job, now, consumed(record, now))
-            return replace(record, paused=False, pause_note="", next_fire=fire, due_at=fire)
+            until = None if record.pause is None else record.pause.until
+            over = until is not None and until <= now
+            end = until if over and until is not None else now
+            fire = first_fire(record.job, end, consumed(record, end - INSTANT_BEFORE if over else end))
+            return replace(record, paused=False, pause=None, next_fire=fire, due_at=fire)
 
         return await self._edit(name, change, "paused", by, keep_waiting=True)
 
@@ -154,7 +170,7 @@ class Editor:
 
         def change(record: JobRecord, now: datetime) -> JobRecord:
             _expect(name, record, expected)
-            return replace(record, deleted_at=now, next_fire=None, due_at=None)
+            return replace(record, deleted_at=now, next_fire=None, due_at=None, pause=None)
 
         return await self._edit(name, change, "deleted", by)
 
@@ -259,7 +275,8 @@ class Editor:
                         run,
                         edited[run.job].changed,
                         gone.get(run.id) or reason,
-                        keep_waiting and not gone[run.id],
+                        # A pause stops a backfill, and does not thin it out.
+                        (keep_waiting and not gone[run.id]) or (reason == "paused" and run.kind is Kind.BACKFILL),
                         now,
                     )
                     for run in old
@@ -362,8 +379,8 @@ def _redefined(record: JobRecord, job: Job, now: datetime) -> JobRecord:
     fire = first_fire(job, now, consumed(record, now))
     # A paused job stays paused when it is redefined; a deleted job starts unpaused.
     paused = record.paused and record.deleted_at is None
-    note = record.pause_note if paused else ""
-    return replace(record, job=job, deleted_at=None, paused=paused, pause_note=note, next_fire=fire, due_at=fire)
+    pause = record.pause if paused else None
+    return replace(record, job=job, deleted_at=None, paused=paused, pause=pause, next_fire=fire, due_at=fire)
 
 
 def _expect(name: str, record: JobRecord | None, expected: int | None) -> None:
@@ -387,13 +404,15 @@ def _retired(run: Run, changed: JobRecord, reason: str, keep_waiting: bool, now:
 
 
 def left_behind(record: JobRecord, next_fire: datetime | None, now: datetime) -> tuple[datetime, Covers | None] | None:
-    """The first due fire, and the range of all of them, that a new cursor leaves behind; None without any."""
+    """The first due fire, and the range of all of them, that a new cursor leaves behind; None without any. The new
+    cursor may be due too.
+    """
     fire, schedule = record.next_fire, record.job.schedule
     if fire is None or schedule is None or fire > now or record.deleted_at is not None:
         return None
     if next_fire is not None and next_fire <= fire:
         return None
-    return fire, covers_until(schedule, fire, now)
+    return fire, covers_until(schedule, fire, now if next_fire is None else min(now, next_fire - SECOND))
 
 
 def consumed(record: JobRecord, now: datetime) -> datetime | None:

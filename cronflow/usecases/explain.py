@@ -7,6 +7,7 @@ jobs are explained as long as their tombstone is kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from cronflow.domain.capabilities import needs_of
@@ -15,7 +16,7 @@ from cronflow.domain.job import JobRecord
 from cronflow.domain.placement import Fleet, NoNode
 from cronflow.domain.planning import run_of_pending
 from cronflow.domain.recovery import refusals
-from cronflow.domain.run import SCHEDULED, Kind, Run, run_id
+from cronflow.domain.run import SCHEDULED, Kind, Run, backfill_of, run_id
 from cronflow.domain.schedule.kinds import last_before
 from cronflow.domain.schedule.zones import check_reach
 from cronflow.domain.version import Version, nearest, version_due, version_of
@@ -56,7 +57,9 @@ class Explainer:
         elif not exact and version_due(versions, at.replace(microsecond=0)) is None:
             at = nearest(versions, at)[0] or at
         at = at.replace(microsecond=0)
-        return explain(await self._known(record, versions, await self._covering(record, at), now), at)
+        known = await self._known(record, versions, await self._covering(record, at), now)
+        outlines = await self._backends.runs.outlines(name, at, at)
+        return explain(replace(known, backfilled=[one for one in outlines if backfill_of(one.id)]), at)
 
     async def why_run(self, run_id: str) -> Why:
         """Explain a run, scheduled or not: why it ran, ended or is waiting. Raises NotFound."""
@@ -70,6 +73,7 @@ class Explainer:
     async def _known(self, record: JobRecord, versions: Sequence[Version], run: Run | None, now: datetime) -> Known:
         refused = {} if run is None else refusals(run, now)
         breakers = await self._breakers.open([record.job])
+        mode = await self._backends.control.maintenance()
         answer = Fleet(await self._backends.membership.members()).place(needs_of(record.job), refused)
         return Known(
             record=record,
@@ -79,6 +83,7 @@ class Explainer:
             led=await self._backends.election.holder() is not None,
             no_node=answer if isinstance(answer, NoNode) else None,
             breaker=breakers.get(record.name),
+            maintenance=mode if mode is not None and mode.holds(now) else None,
         )
 
     async def _record(self, name: str) -> JobRecord:

@@ -15,7 +15,7 @@ from datetime import date, datetime, timedelta
 from typing import cast
 
 from cronflow.documents import job_document
-from cronflow.documents.values import under
+from cronflow.documents.values import instant_text, under
 from cronflow.domain.capabilities import Needs, needs_of
 from cronflow.domain.cluster import Member
 from cronflow.domain.concurrency import limit_problems
@@ -247,10 +247,16 @@ class JobUseCases:
             raise NotFound("job", name)
         return found[0]
 
-    async def pause(self, name: str, *, by: str = "") -> JobRecord:
-        """Raises NotFound, Conflict, and InvalidInput for a system job."""
+    async def pause(self, name: str, *, by: str = "", note: str = "", until: datetime | None = None) -> JobRecord:
+        """Plan no fires until the job is resumed, or until this instant. A paused job gets the new note and end. Raises
+        NotFound, Conflict, and InvalidInput for a system job and for an end that has passed.
+        """
+        if until is not None and until <= self._clock.now():
+            raise InvalidInput(Problem("until", f"{to_the_minute(until)} has passed", "choose a later time"))
         before = await self._editable(name)
-        return await self._edited("pause", before, await self._editor.pause(name, by=by), JobPaused(name, by))
+        after = await self._editor.pause(name, by=by, note=note, until=until)
+        event = JobPaused(name, by, note, "" if until is None else instant_text(until))
+        return await self._edited("pause", before, after, event)
 
     async def resume(self, name: str, *, by: str = "") -> JobRecord:
         """Raises NotFound, Conflict, and InvalidInput for a system job."""
@@ -453,7 +459,15 @@ def _defined(edited: Edited, by: str) -> tuple[Changed, Event]:
 
 
 def _state(record: JobRecord) -> Mapping[str, object]:
-    return {"version": record.ver, "paused": record.paused, "deleted": record.deleted_at is not None}
+    state: dict[str, object] = {
+        "version": record.ver,
+        "paused": record.paused,
+        "deleted": record.deleted_at is not None,
+    }
+    if record.pause is not None:
+        until = record.pause.until
+        state |= {"note": record.pause.note, "until": None if until is None else instant_text(until)}
+    return state
 
 
 def _check(jobs: Sequence[Job]) -> None:

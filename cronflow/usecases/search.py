@@ -7,9 +7,10 @@ requested; the returned position tells the caller where to continue.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from fnmatch import fnmatchcase
 
 from cronflow.domain.errors import NotFound
 from cronflow.domain.job import JobRecord
@@ -27,26 +28,33 @@ MOST_JOBS_IN_LOAD = 2000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
     """Selects jobs: `text` occurs in the name or description, ignoring case; `labels` map to a value, or to None for
-    any value; `readable` accepts the name, where not all jobs may be read.
+    any value; `name` is a pattern such as `etl-*`; `readable` accepts the name, where not all jobs may be read.
     """
 
     text: str = ""
+    name: str = ""
     labels: Mapping[str, str | None] = field(default_factory=dict)
     enabled: bool | None = None
     readable: Callable[[str], bool] | None = None
 
     @property
     def matches_all(self) -> bool:
-        return not self.text and not self.labels and self.enabled is None and self.readable is None
+        return not self.text and not self.name and not self.labels and self.enabled is None and self.readable is None
 
     def matches(self, record: JobRecord) -> bool:
         job, text = record.job, self.text.casefold()
         return (
             (self.readable is None or self.readable(job.name))
             and (self.enabled is None or job.enabled is self.enabled)
+            and (not self.name or fnmatchcase(job.name, self.name))
             and all(key in job.labels and value in (None, job.labels[key]) for key, value in self.labels.items())
             and (text in job.name.casefold() or text in job.description.casefold())
         )
+
+
+def labels_of(words: Sequence[str]) -> Mapping[str, str | None]:
+    """The labels of a JobFilter, each written as `key` or `key=value`."""
+    return {key: value if equals else None for key, equals, value in (one.partition("=") for one in words)}
 
 
 class Searcher:

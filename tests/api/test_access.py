@@ -61,6 +61,8 @@ def test_the_roles_match_the_interface() -> None:
             assert role is Role.VIEWER, path
         elif path.startswith("/alerts"):
             assert role is Role.ADMIN, path
+        elif path == "/cluster/maintenance":
+            assert role is Role.OPERATOR
         elif method in ("PUT", "PATCH", "DELETE") or path in ("/jobs", "/jobs/apply"):
             assert role is Role.EDITOR, path
         else:

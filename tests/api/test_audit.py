@@ -12,9 +12,10 @@ from cronflow.ports import AuditQuery
 from cronflow.usecases.edit import Editor
 from tests.api.conftest import Client
 from tests.api.test_access import MATRIX
-from tests.cli.scene import FAILED, RETRYING, RUNNING, Scene
+from tests.cli.scene import BACKFILL, FAILED, RETRYING, RUNNING, Scene
 
 JOB = {"name": "new", "run": {"python": "a:b"}}
+ASKED = {"first": "2026-11-10T00:00:00Z", "last": "2026-11-20T00:00:00Z", "only": "all"}
 ALERT = {"on": ["dead_letter"], "webhook": {"url": "http://hooks"}}
 NO_CHANGE = {"/jobs/plan", "/schedules/preview", "/auth/ws-ticket"}
 
@@ -28,6 +29,10 @@ CHANGES = [
     ("POST", "/jobs/{name}/pause", {"name": "nightly-report"}, None, "job.pause"),
     ("POST", "/jobs/{name}/resume", {"name": "warehouse.import"}, None, "job.resume"),
     ("POST", "/jobs/{name}/close-breaker", {"name": "black-friday"}, None, "job.close_breaker"),
+    ("POST", "/jobs/{name}/backfill", {"name": "nightly-report"}, ASKED, "job.backfill"),
+    ("POST", "/backfills/{id}/cancel", {"id": BACKFILL}, None, "backfill.cancel"),
+    ("POST", "/jobs/pause", {}, {"filter": {"name": "sync-*"}}, "job.pause"),
+    ("POST", "/jobs/resume", {}, {"filter": {"name": "warehouse.*"}}, "job.resume"),
     ("POST", "/runs/{id}/cancel", {"id": RUNNING}, None, "run.cancel"),
     ("POST", "/runs/{id}/retry", {"id": FAILED}, None, "run.retry"),
     ("POST", "/runs/{id}/ack", {"id": FAILED}, None, "run.ack"),
@@ -37,6 +42,7 @@ CHANGES = [
     ("POST", "/nodes/{name}/drain", {"name": "node-a"}, None, "node.drain"),
     ("POST", "/nodes/{name}/undrain", {"name": "node-b"}, None, "node.undrain"),
     ("POST", "/cluster/stepdown", {}, None, "cluster.stepdown"),
+    ("PUT", "/cluster/maintenance", {}, {"on": True, "note": "upgrade"}, "cluster.maintenance"),
     ("POST", "/cluster/sweep", {}, None, "job.run"),
     ("POST", "/users", {}, {"name": "bob", "password": "a long password"}, "user.create"),
     ("PATCH", "/users/{name}", {"name": "ada"}, {"enabled": False}, "user.change"),

@@ -13,6 +13,7 @@ from typing import Any
 
 from cronflow.config import Settings
 from cronflow.domain.alerts import Alert, AlertKind, Answer, Notification, NotificationState, Webhook
+from cronflow.domain.backfill import Backfill, BackfillRate, BackfillScope, BackfillState
 from cronflow.domain.cluster import NodeReport
 from cronflow.domain.concurrency import LimitUse, Rate, named_id
 from cronflow.domain.job import Breaker, CommandTarget, HttpTarget, Job, PendingRun, PythonTarget, Retry
@@ -31,6 +32,7 @@ FAILED = "nightly-report@20261121T010000Z"
 SUCCEEDED = "sync-tokens@20261121T115930Z"
 RUNNING = "reindex-search@20261121T115500Z"
 RETRYING = "send-invoices@20261121T110000Z"
+BACKFILL = "sync-tokens~b1"
 
 
 def ago(**length: float) -> datetime:
@@ -145,6 +147,23 @@ RUNS: Sequence[Run] = (
 )
 
 
+BACKFILLING = Backfill(
+    id=BACKFILL,
+    job="sync-tokens",
+    state=BackfillState.RUNNING,
+    scope=BackfillScope.MISSING,
+    first=ago(minutes=20),
+    last=ago(minutes=10),
+    rate=BackfillRate(10, "m"),
+    total=2,
+    first_instant=ago(minutes=20),
+    last_instant=ago(minutes=10),
+    due_at=ago(minutes=1),
+    by="ada",
+    created_at=ago(minutes=1),
+)
+
+
 BILLING = Alert(
     name="billing",
     on=(AlertKind.FAILED, AlertKind.RECOVERED),
@@ -209,6 +228,7 @@ class Scene:
         limits = self.backends.limits
         await limits.define(NamedLimit(name="database", limit=4, rate=Rate(100, timedelta(minutes=1))), "ada", NOON)
         await limits.acquire([PermitRequest(LimitUse(named_id("database")), RUNNING, FENCE, "node-a#1")])
+        assert await self.backends.backfills.create(BACKFILLING, [ago(minutes=n) for n in (20, 10)])
 
     async def _alerts(self) -> None:
         await self.service.alerts.create(BILLING)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -212,8 +211,6 @@ def test_closing_the_breaker_of_a_job_without_one_says_how_to_get_one(cli: Cli) 
 
 
 def test_the_note_of_a_pause_is_shown(cli: Cli, scene: Scene) -> None:
-    asyncio.run(scene.service.jobs.pause("sync-tokens"))
-    records = scene.backends.documents.jobs
-    records["sync-tokens"] = replace(records["sync-tokens"], pause_note="5 runs in a row failed")
+    asyncio.run(scene.service.jobs.pause("sync-tokens", note="5 runs in a row failed"))
     assert "5 runs in a row failed" in cli("jobs", "show", "sync-tokens").stdout
-    assert parsed(cli("jobs", "show", "sync-tokens", "-o", "json"))["pause_note"] == "5 runs in a row failed"
+    assert parsed(cli("jobs", "show", "sync-tokens", "-o", "json"))["pause"]["note"] == "5 runs in a row failed"

@@ -10,6 +10,7 @@ import pytest
 
 from cronflow.backends.clock import SystemClock
 from cronflow.backends.mongo.admin import MongoArchive, MongoStoreAdmin
+from cronflow.backends.mongo.backfills import MongoBackfillStore
 from cronflow.backends.mongo.control import MongoControl
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.mongo.events import MongoEventStore, MongoRollupStore, MongoTotals
@@ -24,6 +25,7 @@ from cronflow.backends.redis.nodes import RedisElection, RedisMembership
 from cronflow.backends.redis.queue import RedisBus, RedisQueue
 from cronflow.ports import (
     Archive,
+    BackfillStore,
     Bus,
     Control,
     CoordinationAdmin,
@@ -68,11 +70,13 @@ class Stores:
         events: EventStore,
         rollups: RollupStore,
         totals: Totals,
+        backfills: BackfillStore,
     ) -> None:
         self.jobs, self.plans, self.runs, self.logs, self.control = jobs, plans, runs, logs, control
         self.archive, self.store_admin = archive, store_admin
         self.versions, self.late, self.results, self.dead_letters = versions, late, results, dead_letters
         self.events, self.rollups, self.totals = events, rollups, totals
+        self.backfills = backfills
 
 
 class Coordination:
@@ -133,6 +137,7 @@ async def stores(request: pytest.FixtureRequest, emptied_namespace: str) -> Asyn
             memory.events,
             memory.rollups,
             memory.totals,
+            memory.backfills,
         )
         return
     async with emptied(request.getfixturevalue("mongo_url"), emptied_namespace) as database:
@@ -151,6 +156,7 @@ async def stores(request: pytest.FixtureRequest, emptied_namespace: str) -> Asyn
             MongoEventStore(database),
             MongoRollupStore(database),
             MongoTotals(database),
+            MongoBackfillStore(database),
         )
 
 

@@ -11,7 +11,8 @@ import orjson
 import pytest
 
 from cronflow.domain import transitions
-from cronflow.domain.job import Delivery, JobRecord, PlanIntent, Retry
+from cronflow.domain.job import Delivery, JobRecord, Pause, PlanIntent, Retry
+from cronflow.domain.maintenance_mode import MaintenanceMode
 from cronflow.domain.placement import Waiting
 from cronflow.domain.recovery import Dispatch, End, Postpone
 from cronflow.domain.run import OPEN, AttemptResult, Covers, Outcome, Run, RunState
@@ -226,6 +227,27 @@ async def test_why_a_job_waits_is_forgotten_by_the_move(stores: Stores) -> None:
     assert (await only_job(stores)).waiting == record.waiting
     await stores.jobs.move([a_move(record)], term=5)
     assert (await only_job(stores)).waiting is None
+
+
+async def test_a_pause_is_kept_and_those_with_an_end_are_found_by_it(stores: Stores) -> None:
+    pauses = {
+        "late": Pause(at=T0, by="ada", note="broken", until=T0 + 2 * MINUTE),
+        "early": Pause(at=T0, until=T0 + MINUTE),
+        "for-ever": Pause(at=T0, by="ada"),
+    }
+    for name, pause in pauses.items():
+        await stores.jobs.create(a_record(name, paused=True, pause=pause))
+    await stores.jobs.create(a_record("of-0.8", paused=True))
+    await stores.jobs.create(a_record("active"))
+    found = await stores.jobs.pauses(10)
+    assert [(record.name, record.pause) for record in found] == [(name, pauses[name]) for name in ("early", "late")]
+    assert [record.name for record in await stores.jobs.pauses(1)] == ["early"]
+    assert {record.name: record.pause for record in await stores.jobs.get(["for-ever", "of-0.8"])} == {
+        "for-ever": pauses["for-ever"],
+        "of-0.8": None,
+    }
+    assert await stores.jobs.replace(replace(found[0], paused=False, pause=None), found[0].rev)
+    assert [record.name for record in await stores.jobs.pauses(10)] == ["late"]
 
 
 async def test_replacing_compares_rev_and_keeps_the_definition(stores: Stores) -> None:
@@ -820,3 +842,22 @@ async def test_a_run_and_a_late_result_say_how_large_the_result_is_that_is_kept_
     late = LateResult(run=ended.id, fence=1, node="n", at=T0, attempt_result=attempt_result, finish_id="f2")
     await stores.runs.keep_late([late])
     assert await stores.late.of(ended.id) == [late]
+
+
+# ---------------------------------------------------------------------------------------------------- maintenance mode
+
+
+async def test_the_maintenance_mode_is_kept_until_it_is_ended(stores: Stores) -> None:
+    assert await stores.control.maintenance() is None
+    assert not await stores.control.end_maintenance()
+    mode = MaintenanceMode(since=T0, by="ada", note="upgrade", until=T0 + timedelta(hours=1))
+    await stores.control.begin_maintenance(mode)
+    assert await stores.control.maintenance() == mode
+    longer = replace(mode, until=None)
+    await stores.control.begin_maintenance(longer)
+    assert await stores.control.maintenance() == longer
+    assert not await stores.control.end_maintenance(T0 + timedelta(seconds=1))
+    assert await stores.control.end_maintenance(T0)
+    assert await stores.control.maintenance() is None
+    # It is no leader.
+    assert await stores.control.leader() is None

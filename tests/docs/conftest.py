@@ -71,6 +71,7 @@ class Cluster:
     def reset(self) -> None:
         """Delete everything that a page defined, and cancel its open runs."""
         self.call("POST", f"nodes/{NODE}/undrain")
+        self.call("PUT", "cluster/maintenance", {"on": False})
         self.call("POST", "runs/cancel", {"filter": {"state": ["dispatched", "running", "retrying"]}})
         for group in ("jobs", "users", "api-keys", "secrets", "alerts"):
             for one in self.call("GET", group)["items"]:

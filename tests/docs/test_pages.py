@@ -69,6 +69,7 @@ SCENES = {
             "found reading 3 rows",
         ),
     ),
+    "backfill-and-pause.md": Scene(prints=("hourly-sums~b1", "etl-stock~b1", "upgrade of the database")),
     "alerts.md": Scene(prints=("204",)),
     "monitor.md": Scene(stand_ins={"10.0.0.11": "127.0.0.1", "=9500": "=0"}, prints=("metrics served",)),
     "log-in-from-the-command-line.md": Scene(

@@ -12,6 +12,7 @@ from cronflow.domain.job import Delivery, Job, Misfire, MisfirePolicy, Overlap, 
 from cronflow.domain.recovery import (
     Dispatch,
     End,
+    HeldBack,
     Holder,
     Postpone,
     decline_pause,
@@ -21,7 +22,7 @@ from cronflow.domain.recovery import (
 )
 from cronflow.domain.run import ENDED, OPEN, Attempt, AttemptResult, Covers, Kind, Outcome, Run, RunState
 from cronflow.domain.transitions import TRANSITIONS, Change, ClaimedRun, Transition
-from tests.contracts.builders import T0, a_job, a_run
+from tests.contracts.builders import T0, a_job, a_record, a_run
 
 SECOND = timedelta(seconds=1)
 HELD = ClaimedRun(run="r@1", fence=100, node="n#a", attempt=1, retry=Retry(), delivery=Delivery.AT_LEAST_ONCE)
@@ -278,7 +279,8 @@ HOUR = timedelta(hours=1)
 
 
 def checked(run: Run, job: Job, late: timedelta, *others: RunState) -> object:
-    return held_back(run, job, T0 + late, others)
+    found = held_back(run, a_record(job=job), T0 + late, others)
+    return found.verdict if isinstance(found, HeldBack) else found
 
 
 def test_temporal_11281_deadline_on_retry() -> None:

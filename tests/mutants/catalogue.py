@@ -136,6 +136,27 @@ MONGO: tuple[Mutant, ...] = (
         ('delete_many({"_id": {"$in": list(jobs)}})', "delete_many({})"),
     ),
     *_of(
+        "backends/mongo/backfills.py",
+        # watched
+        ('{"$match": {"watched": True}}', '{"$match": {}}'),
+        ('["$instants", "$inserted", page]', '["$instants", 0, page]'),
+        # advance
+        ('"state": BackfillState.RUNNING.value, "inserted": inserted}', '"inserted": inserted}'),
+        ('"state": BackfillState.RUNNING.value, "inserted": inserted}', '"state": BackfillState.RUNNING.value}'),
+        ('"inserted": to, ', ""),
+        (', "due_at": due_at}}', "}}"),
+        # cancel
+        ('{"_id": id, "state": BackfillState.RUNNING.value}, {"$set": sets}', '{"_id": id}, {"$set": sets}'),
+        # close
+        ('{"_id": id, "watched": True}', '{"_id": id}'),
+        ('match | {"state": state.value}', "match"),
+        ('match | {"state": BackfillState.RUNNING.value}', "match"),
+        # forget
+        ('{"watched": None, "ended_at"', '{"ended_at"'),
+        (', "ended_at": {"$lt": ended_before}}', "}"),
+        (" if not states]", "]"),
+    ),
+    *_of(
         "backends/mongo/logs.py",
         ('{"run": run, "fence": fence, "n": {"$gte"', '{"fence": fence, "n": {"$gte"'),
         ('"fence": fence, "n": {"$gte"', '"n": {"$gte"'),
@@ -156,6 +177,8 @@ MONGO: tuple[Mutant, ...] = (
         (" if fences.get(move.job) == move.pending_run.fence", ""),
         # defer
         ('{"_id": name, "rev": one.rev}', '{"_id": name}'),
+        # pauses
+        ('{"pause.until": {"$type": "date"}}', "{}"),
         # fence
         ('chosen | {"term": {"$lte": term}}', "chosen"),
         ('chosen | {"term": {"$lte": term}}', 'chosen | {"term": {"$lt": term}}'),
@@ -233,6 +256,8 @@ MONGO: tuple[Mutant, ...] = (
         ('{"_id": "leader", "term": term, "holder": holder}', '{"_id": "leader", "holder": holder}'),
         ('{"_id": "leader", "term": term, "holder": holder}', '{"_id": "leader", "term": term}'),
         ('{"$max": ["$fence_hi", ahead]}', "ahead"),
+        # end_maintenance
+        ('else {"_id": MAINTENANCE, "since": since}', 'else {"_id": MAINTENANCE}'),
     ),
     *_of(
         "backends/mongo/admin.py",

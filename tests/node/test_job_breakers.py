@@ -212,7 +212,8 @@ async def test_a_job_is_paused_after_so_many_failed_runs_in_a_row_with_a_note_an
         failed = ended(cluster)
         assert [run.state for run in failed] == [RunState.FAILED] * 3
         assert (record.paused, record.edited_by) == (True, "cronflow")
-        assert record.pause_note == f"3 runs in a row failed, the last one is {failed[2].id}"
+        assert record.pause is not None
+        assert record.pause.note == f"3 runs in a row failed, the last one is {failed[2].id}"
         assert [event.text for event in events(cluster, JobPausedAfterFailures)] == [
             f"shop was paused after 3 failed runs in a row, the last one {failed[2].id}"
         ]
@@ -227,7 +228,7 @@ async def test_a_run_that_succeeds_clears_the_count_and_so_does_resuming() -> No
         assert not (await cluster.service.jobs.get("shop")).paused
         await cluster.elapse(10)
         assert (await cluster.service.jobs.get("shop")).paused
-        assert (await cluster.service.jobs.resume("shop")).pause_note == ""
+        assert (await cluster.service.jobs.resume("shop")).pause is None
         await cluster.elapse(21)
         assert not (await cluster.service.jobs.get("shop")).paused, "two failures since it was resumed"
 
@@ -258,7 +259,9 @@ async def test_runs_that_the_leader_ends_count_too() -> None:
         await cluster.kill(next(one for one in cluster.nodes if one.id == node))
         await cluster.elapse(120)
         assert (await cluster.service.runs.get(run)).state is RunState.LOST
-        assert (await cluster.service.jobs.get("shop")).pause_note == f"1 run failed, the last one is {run}"
+        pause = (await cluster.service.jobs.get("shop")).pause
+        assert pause is not None
+        assert pause.note == f"1 run failed, the last one is {run}"
 
 
 async def test_failures_that_waited_in_the_spool_pause_the_job_when_mongodb_is_back(tmp_path: Path) -> None:

@@ -7,14 +7,15 @@ from typing import Annotated
 from fastapi import Query
 
 from cronflow.api.access import Anybody, Operator, Viewer
-from cronflow.api.bodies import Deployed, NodeName, Uses
+from cronflow.api.bodies import Deployed, Input, Instant, NodeName, Note, Uses, body
 from cronflow.api.responses import may, new_router
-from cronflow.domain.errors import NotFound
+from cronflow.domain.errors import InvalidInput, NotFound, Problem
 from cronflow.domain.rollup import Span
 from cronflow.schemas import Schema, milliseconds
 from cronflow.schemas.cluster import (
     ClusterSchema,
     DrainSchema,
+    MaintenanceSchema,
     NodeDetailSchema,
     NodeSchema,
     SeriesSchema,
@@ -23,6 +24,7 @@ from cronflow.schemas.cluster import (
     UndrainSchema,
     cluster_schema,
     drain_schema,
+    maintenance_schema,
     node_detail_schema,
     node_schema,
     series_schema,
@@ -80,6 +82,32 @@ async def sweep(service: Uses, by: Operator) -> AskedSchema:
         return asked_schema(await service.runs.get(await service.cluster.sweep(by=by.name)))
     except NotFound as error:
         raise NotFound("leader") from error
+
+
+class MaintenanceInput(Input, json_schema_extra={"examples": [{"on": True, "note": "database upgrade"}]}):
+    """Whether to plan and dispatch nothing new."""
+
+    on: bool
+    """Turn it on or off."""
+    note: Note = ""
+    """Why; stored with it."""
+    until: Instant = None
+    """When it ends by itself; null: when somebody turns it off."""
+
+
+@router.put("/cluster/maintenance")
+async def set_maintenance(
+    service: Uses, by: Operator, asked: Annotated[MaintenanceInput, body(MaintenanceInput)]
+) -> MaintenanceSchema:
+    """Turn the maintenance mode on or off. While it is on, the whole cluster plans and dispatches nothing new; running
+    jobs end. Afterwards each job's misfire policy decides about the fires that it missed.
+    """
+    if not asked.on:
+        if asked.note or asked.until is not None:
+            raise InvalidInput(Problem("on", "a note and an end have no effect with on: false", "remove them"))
+        await service.cluster.end_maintenance(by=by.name)
+        return maintenance_schema(None)
+    return maintenance_schema(await service.cluster.begin_maintenance(note=asked.note, until=asked.until, by=by.name))
 
 
 nodes = new_router("nodes")

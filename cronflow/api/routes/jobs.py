@@ -61,8 +61,9 @@ from cronflow.schemas.schedules import (
 )
 from cronflow.schemas.summaries import JobSummarySchema, job_summary_schema
 from cronflow.schemas.why import WhySchema, why_schema
+from cronflow.usecases import UseCases
 from cronflow.usecases.edit import ABSENT
-from cronflow.usecases.search import JobFilter
+from cronflow.usecases.search import JobFilter, labels_of
 
 router = new_router("jobs")
 
@@ -161,8 +162,9 @@ async def list_jobs(
     """Jobs, by name. System jobs are included; their names begin with `_sys:`. A key that is limited to some jobs gets
     only these.
     """
-    labels = {key: value if equals else None for key, equals, value in (one.partition("=") for one in label or ())}
-    wanted = JobFilter(text=q, labels=labels, enabled=enabled, readable=by.may_read if by.jobs else None)
+    wanted = JobFilter(
+        text=q, labels=labels_of(label or ()), enabled=enabled, readable=by.may_read if by.jobs else None
+    )
     found, after = await service.search.jobs(wanted, after=name_key(cursor), limit=limit)
     next_cursor = None if after is None else cursor_of(after)
     if brief:
@@ -184,7 +186,7 @@ async def create_job(service: Uses, by: EditorOfJobs, deployed: Deployed, body: 
     record, _ = await service.jobs.define(job, by=by.name, expected=ABSENT, implicit_misfires=implicit)
     response.headers["ETag"] = etag_of(record.ver)
     response.headers["Location"] = f"{PREFIX}/jobs/{job.name}"
-    return await _shown(service, record, by)
+    return await shown_job(service, record, by)
 
 
 @router.post("/jobs/plan")
@@ -216,7 +218,7 @@ async def show_job(service: Uses, by: Viewer, name: JobName, response: Response)
     """
     record = await service.jobs.get(name)
     response.headers["ETag"] = etag_of(record.ver)
-    return await _shown(service, record, by)
+    return await shown_job(service, record, by)
 
 
 @router.put("/jobs/{name}", responses={**TAGGED, **may(201, 409)}, openapi_extra=takes("JobReplacement", EXAMPLE))
@@ -234,7 +236,7 @@ async def put_job(
     record, result = await service.jobs.define(job, by=by.name, expected=expected, implicit_misfires=implicit)
     response.status_code = 201 if result == "created" else 200
     response.headers["ETag"] = etag_of(record.ver)
-    return await _shown(service, record, by)
+    return await shown_job(service, record, by)
 
 
 @router.patch(
@@ -263,7 +265,7 @@ async def patch_job(
     implicit = implicit_misfires({"": {**body, "name": name}})
     record = await service.jobs.amend(name, patched, by=by.name, expected=expected, implicit_misfires=implicit)
     response.headers["ETag"] = etag_of(record.ver)
-    return await _shown(service, record, by)
+    return await shown_job(service, record, by)
 
 
 @router.delete("/jobs/{name}", responses=may(404, 409))
@@ -300,24 +302,12 @@ async def run_job(
     return asked_schema(run)
 
 
-@router.post("/jobs/{name}/pause", responses=may(404, 409))
-async def pause_job(service: Uses, by: Operator, name: JobName) -> JobSchema:
-    """Plan no more fires of a job until it is resumed. Running jobs continue."""
-    return await _shown(service, await service.jobs.pause(name, by=by.name), by)
-
-
-@router.post("/jobs/{name}/resume", responses=may(404, 409))
-async def resume_job(service: Uses, by: Operator, name: JobName) -> JobSchema:
-    """Continue with the next fire; fires that were due in the meantime are recorded as skipped."""
-    return await _shown(service, await service.jobs.resume(name, by=by.name), by)
-
-
 @router.post("/jobs/{name}/close-breaker", responses=may(404, 409))
 async def close_breaker(service: Uses, by: Operator, name: JobName) -> JobSchema:
     """Close the circuit breaker of a job: its failing runs are retried again. Nothing changes if it is closed. 422
     when the job has no breaker.
     """
-    return await _shown(service, await service.jobs.close_breaker(name, by=by.name), by)
+    return await shown_job(service, await service.jobs.close_breaker(name, by=by.name), by)
 
 
 @router.get("/jobs/{name}/next", responses=may(404))
@@ -375,7 +365,7 @@ async def history(service: Uses, by: Viewer, name: JobName) -> VersionPage:
     return {"items": shown, "next_cursor": None}
 
 
-async def _shown(service: Uses, record: JobRecord, by: Principal) -> JobSchema:
+async def shown_job(service: UseCases, record: JobRecord, by: Principal) -> JobSchema:
     """The job as this principal may see it."""
     breakers = await service.jobs.open_breakers([record])
     return job_schema(record, breakers.get(record.name), mask=not by.may_change(record.job))

@@ -270,6 +270,7 @@ async def list_runs(
     node: Annotated[
         str | None, Query(max_length=300, description="On a node of this name, or on this start of one.")
     ] = None,
+    backfill: Annotated[str | None, Query(max_length=200, description="Only runs of this backfill.")] = None,
     since: Since = None,
     until: Until = None,
     dead: Annotated[bool, Query(description="Only dead letters that are neither replayed nor acknowledged.")] = False,
@@ -279,7 +280,15 @@ async def list_runs(
 ) -> RunPage | RunSummaryPage:
     """Runs, latest fire first."""
     query = RunQuery(
-        ids=id, job=job, states=state or (), node=node, since=since, until=until, dead=dead, before=time_key(cursor)
+        ids=id,
+        job=job,
+        states=state or (),
+        node=node,
+        backfill=backfill,
+        since=since,
+        until=until,
+        dead=dead,
+        before=time_key(cursor),
     )
     return await run_page(service, query, limit, brief=brief)
 

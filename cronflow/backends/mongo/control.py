@@ -1,4 +1,4 @@
-"""The control document: a linearizable counter of terms and of ranges of fencing tokens."""
+"""The control documents: a linearizable counter of terms and of ranges of fencing tokens, and the maintenance mode."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from pymongo.errors import DuplicateKeyError
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.domain.cluster import FENCE_RANGE_US, PROTOCOL, LeaderRecord, Term
 from cronflow.domain.errors import Deposed
+from cronflow.domain.maintenance_mode import MaintenanceMode
 
+MAINTENANCE = "maintenance"
 NOW_US = {"$multiply": [{"$toLong": "$$NOW"}, 1000]}
 
 
@@ -76,6 +78,22 @@ class MongoControl:
             elected_at=document["elected_at"],
             renewed_at=document["renewed_at"],
         )
+
+    async def maintenance(self) -> MaintenanceMode | None:
+        async with self._database.translated():
+            document = await self._control.find_one({"_id": MAINTENANCE}, {"_id": 0})
+        return None if document is None else MaintenanceMode(**document)
+
+    async def begin_maintenance(self, mode: MaintenanceMode) -> None:
+        document = {"since": mode.since, "by": mode.by, "note": mode.note, "until": mode.until}
+        async with self._database.translated():
+            await self._control.replace_one({"_id": MAINTENANCE}, document, upsert=True)
+
+    async def end_maintenance(self, since: datetime | None = None) -> bool:
+        match = {"_id": MAINTENANCE} if since is None else {"_id": MAINTENANCE, "since": since}
+        async with self._database.translated():
+            result = await self._control.delete_one(match)
+        return bool(result.deleted_count)
 
     async def ping(self) -> float:
         return await self._database.ping()

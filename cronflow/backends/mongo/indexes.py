@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pymongo import ASCENDING, DESCENDING, IndexModel
 
-from cronflow.domain.job import PRIORITIES
+from cronflow.domain.job import BACKFILL_PRIORITY, PRIORITIES
 
-ANY_PRIORITY = {"$in": [*reversed(PRIORITIES), None]}
+ANY_PRIORITY = {"$in": [*reversed(PRIORITIES), BACKFILL_PRIORITY, None]}
 """Matches every job and run; those of older versions have no priority. The indexes `turn` have the priority before a
 time. Without a condition on the priority MongoDB would not use the one on the time as a bound: it would read all active
 jobs, or all open runs, if fewer are due than the limit. With it, it merges the ranges in the order of that time.
@@ -22,6 +22,10 @@ INDEXES = {
         ),
         # The planner: the earliest due jobs.
         IndexModel([("due_at", ASCENDING)], name="due", partialFilterExpression={"active": True}),
+        # The leader: pauses that end by themselves.
+        IndexModel(
+            [("pause.until", ASCENDING)], name="pauses", partialFilterExpression={"pause.until": {"$type": "date"}}
+        ),
         # The clean-up: tombstones.
         IndexModel(
             [("_id", ASCENDING), ("deleted_at", ASCENDING)],
@@ -80,6 +84,12 @@ INDEXES = {
             name="node",
             partialFilterExpression={"node": {"$exists": True}},
         ),
+        # Lists: the runs of a backfill. Backfills: their counts by state, from the index alone.
+        IndexModel(
+            [("backfill", ASCENDING), ("fire_at", DESCENDING), ("_id", DESCENDING), ("state", ASCENDING)],
+            name="backfill",
+            partialFilterExpression={"backfill": {"$exists": True}},
+        ),
         # Alerts: failed and lost runs not yet evaluated.
         IndexModel([("ended_at", ASCENDING)], name="untold", partialFilterExpression={"untold": True}),
         # Alerts: runs that wait for a node.
@@ -88,6 +98,13 @@ INDEXES = {
             name="waiting",
             partialFilterExpression={"open": True, "waiting.since": {"$exists": True}},
         ),
+    ],
+    "backfills": [
+        # The leader: those that it works off.
+        IndexModel([("created_at", ASCENDING)], name="watched", partialFilterExpression={"watched": True}),
+        # Lists: all backfills, and those of a job.
+        IndexModel([("created_at", DESCENDING), ("_id", DESCENDING)], name="newest"),
+        IndexModel([("job", ASCENDING), ("created_at", DESCENDING), ("_id", DESCENDING)], name="of_job"),
     ],
     # MongoDB deletes expired sessions.
     "sessions": [IndexModel([("expires_at", ASCENDING)], name="expired", expireAfterSeconds=0)],

@@ -32,6 +32,12 @@ class MongoJobStore:
             found = await self._jobs.find(query, batch_size=limit + 1).sort("_id", 1).limit(limit).to_list(None)
         return [codec.record(document) for document in found]
 
+    async def pauses(self, limit: int) -> list[JobRecord]:
+        query = {"pause.until": {"$type": "date"}}
+        async with self._database.translated():
+            found = await self._jobs.find(query).sort("pause.until", 1).limit(limit).hint("pauses").to_list(None)
+        return [codec.record(document) for document in found]
+
     async def due(self, until: datetime, limit: int) -> list[JobRecord]:
         query = {"active": True, "due_at": {"$lte": until}}
         async with self._database.translated():

@@ -16,10 +16,11 @@ import orjson
 from cronflow.backends import codec
 from cronflow.backends.mongo.database import MongoDatabase, Update
 from cronflow.backends.mongo.indexes import ANY_PRIORITY
+from cronflow.domain.backfill import FireOutline
 from cronflow.domain.cluster import NODE_SEPARATOR
 from cronflow.domain.permits import Standing
 from cronflow.domain.placement import OLDEST_EVERY
-from cronflow.domain.run import DEAD, MAX_ATTEMPTS_KEPT, OPEN, Resolution, Run, RunState, Settled
+from cronflow.domain.run import DEAD, MAX_ATTEMPTS_KEPT, OPEN, Kind, Resolution, Run, RunState, Settled
 from cronflow.domain.transitions import Change
 from cronflow.ports import LargeResult, LateResult, OpenRun, RunQuery
 
@@ -122,6 +123,25 @@ class MongoRunStore:
         found = pages[0] if len(pages) == 1 else sorted(itertools.chain(*pages), key=_place, reverse=True)
         return [codec.run(document) for document in found[: query.limit]]
 
+    async def outlines(
+        self, job: str, first: datetime, last: datetime, *, after: tuple[datetime, str] | None = None, limit: int = 1000
+    ) -> list[FireOutline]:
+        async with self._database.translated():
+            found = await self.outlined(job, first, last, after, limit).to_list(None)
+        return [codec.outline(document) for document in found]
+
+    def outlined(
+        self, job: str, first: datetime, last: datetime, after: tuple[datetime, str] | None, limit: int
+    ) -> Any:
+        """The cursor of `outlines`, which walks an index backwards."""
+        match: dict[str, Any] = {"job": job, "fire_at": {"$gte": first, "$lte": last}}
+        if after is not None:
+            fire_at, run_id = after
+            match["fire_at"]["$gte"] = fire_at
+            match["$or"] = [{"fire_at": {"$gt": fire_at}}, {"_id": {"$gt": run_id}}]
+        shown = {"fire_at": 1, "state": 1, "covers": 1}
+        return self._runs.find(match, shown).hint("history").sort([("fire_at", 1), ("_id", 1)]).limit(limit)
+
     async def days(self, job: str, since: datetime, most: int) -> dict[date, dict[RunState, int]]:
         day = {"$dateToString": {"date": "$fire_at", "format": "%Y-%m-%d"}}
         pipeline = [
@@ -156,8 +176,9 @@ class MongoRunStore:
             match["_id"] = {"$in": list(query.ids)}
         if query.job is not None:
             match["job"] = query.job
-        if query.kinds:
-            match["kind"] = {"$in": [kind.value for kind in query.kinds]}
+        match |= _of_kinds(query.kinds)
+        if query.backfill is not None:
+            match["backfill"] = query.backfill
         if query.dead:
             match |= unresolved(query.job)
         if query.node is not None:
@@ -283,6 +304,19 @@ def _by_index(states: Collection[RunState]) -> list[dict[str, Any]]:
     if ended:
         branches.append({"state": {"$in": ended}, "ended_at": {"$exists": True}})
     return branches
+
+
+def _of_kinds(kinds: Collection[Kind]) -> dict[str, Any]:
+    """Runs of backfills are stored as replays with the field `backfill`."""
+    if not kinds:
+        return {}
+    stored = {Kind.REPLAY if kind is Kind.BACKFILL else kind for kind in kinds}
+    match: dict[str, Any] = {"kind": {"$in": [kind.value for kind in stored]}}
+    if Kind.REPLAY in stored and Kind.REPLAY not in kinds:
+        match["$nor"] = [{"kind": Kind.REPLAY.value, "backfill": None}]
+    elif Kind.REPLAY in stored and Kind.BACKFILL not in kinds:
+        match["$nor"] = [{"backfill": {"$exists": True}}]
+    return match
 
 
 def _place(document: dict[str, Any]) -> tuple[datetime, str]:

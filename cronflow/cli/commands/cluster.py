@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import aclosing
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -34,10 +35,10 @@ from cronflow.cli.terminal.output import (
     write_json,
     yaml_text,
 )
-from cronflow.cli.views.cluster import cluster_page, event_text, node_page, node_table, sweep_page
+from cronflow.cli.views.cluster import cluster_page, event_text, maintenance_text, node_page, node_table, sweep_page
 from cronflow.cli.views.lines import wait_for_end
 from cronflow.cli.views.runs import went_well
-from cronflow.domain.errors import CronFlowError, NotFound
+from cronflow.domain.errors import CronFlowError, InvalidInput, NotFound, Problem
 
 if TYPE_CHECKING:
     from cronflow.cli.connect import Cluster
@@ -67,6 +68,31 @@ def stepdown(output: Output = Format.TABLE) -> None:
 
     text = f"Asked {formatting.clean(found['asked'])} to step down. See the new leader: cronflow cluster status"
     show(output, found, [found["asked"]], text)
+
+
+class Switch(StrEnum):
+    ON = "on"
+    OFF = "off"
+
+
+@cluster.command()
+def maintenance(
+    switch: Annotated[Switch, typer.Argument(metavar="on|off", help="Whether to start nothing new.")],
+    text: Annotated[str, typer.Option("--note", metavar="TEXT", help="A note to show with it.")] = "",
+    until: Annotated[
+        str | None, typer.Option(metavar="2h|INSTANT", help="End it by itself after this time or at this instant.")
+    ] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Plan and dispatch nothing new in the whole cluster. Running jobs end, and each job's misfire policy decides about
+    the fires that it misses.
+    """
+    on = switch is Switch.ON
+    if not on and (text or until is not None):
+        raise InvalidInput(Problem("", "--note and --until have no effect with off", "remove them"))
+    end = None if until is None else times.instant_or_in(until, "--until")
+    found = connect.change(lambda cluster: cluster.cluster.maintenance(on=on, note=text, until=end))
+    show(output, found, [switch.value], maintenance_text(found, times.now()))
 
 
 @cluster.command()

@@ -32,6 +32,7 @@ from cronflow.config.values import masked
 from cronflow.domain.cluster import NO_EVICTION, Member, eviction_problem
 from cronflow.domain.cluster_time import AGREE_WITHIN_S
 from cronflow.domain.errors import AccessDenied, BackendUnavailable, CronFlowError, InvalidInput
+from cronflow.domain.maintenance_mode import MaintenanceMode
 from cronflow.ports import RedisConfig, ReplicaSet
 from cronflow.testing.embedded import Binary, find_mongod, find_redis
 from cronflow.testing.embedded.binaries import missing_libraries, without_libraries
@@ -198,6 +199,7 @@ async def servers(read: Settings) -> list[CheckResult]:
                 *_replica_set(await service.backends.store_admin.replica_set()),
                 *_clocks(await service.cluster.offsets()),
                 *_zones(await service.cluster.members()),
+                *_maintenance(await service.cluster.maintenance()),
             ]
     except BackendUnavailable as error:
         return [_unavailable(name, urls[name], error) for name in urls]
@@ -284,6 +286,11 @@ def _zones(members: Sequence[Member]) -> Iterator[CheckResult]:
         )
     elif nodes:
         yield CheckResult("time zone data", "ok", found)
+
+
+def _maintenance(mode: MaintenanceMode | None) -> Iterator[CheckResult]:
+    if mode is not None:
+        yield CheckResult("maintenance", "warning", f"{mode}; nothing new starts", "cronflow cluster maintenance off")
 
 
 def _unavailable(name: str, place: tuple[str, str | None], error: BackendUnavailable) -> CheckResult:

@@ -20,18 +20,21 @@ from cronflow.cli import applying, connect
 from cronflow.cli.completion import job_names
 from cronflow.cli.errors import RUN_FAILED
 from cronflow.cli.main import new_group
+from cronflow.cli.selection import Everything, Labels, Selected, Selection, Yes, change_selected
 from cronflow.cli.terminal import times
 from cronflow.cli.terminal.output import Format, LineFormat, Output, note, show, show_list, warn, write_json
 from cronflow.cli.views import jobs as views
 from cronflow.cli.views.lines import follow_run, wait_for_end
 from cronflow.cli.views.runs import end_of_run, run_page, went_well, without_late
 from cronflow.cli.views.why import waits_for_node
+from cronflow.domain.backfill import BackfillScope, parse_rate
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import SYSTEM_PREFIX
 
 if TYPE_CHECKING:
     from cronflow.cli.connect import Cluster
     from cronflow.files.jobs import JobsRead
+    from cronflow.schemas.backfills import BackfillSchema
     from cronflow.schemas.jobs import FiresSchema, JobSchema
     from cronflow.schemas.runs import RunDetailSchema, RunSchema
 
@@ -324,16 +327,93 @@ def _follow(name: str, args: Mapping[str, object] | None, output: Format) -> Non
         raise typer.Exit(RUN_FAILED)
 
 
+@jobs.command(context_settings=TIMES_LIKE_OPTIONS)
+def backfill(
+    name: Name,
+    first: Annotated[
+        str, typer.Option("--from", metavar="7d|INSTANT", help="Instants from this time ago or this instant on.")
+    ],
+    last: Annotated[
+        str, typer.Option("--to", metavar="1h|INSTANT", help="Instants until this time ago or this instant.")
+    ] = "0s",
+    only: Annotated[
+        BackfillScope,
+        typer.Option(
+            metavar="SCOPE",
+            help="missing: instants without a run that succeeded or is open; failed: those of them whose run failed or "
+            "was lost; all.",
+        ),
+    ] = BackfillScope.MISSING,
+    rate: Annotated[
+        str | None, typer.Option(metavar="10/m", help="Start at most so many runs per second, minute, hour or day.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be started.")] = False,
+    output: Output = Format.TABLE,
+) -> None:
+    """Run a job for instants that have passed, in order, and after everything that the schedule runs."""
+    from cronflow.cli.views.backfills import backfill_page
+
+    begin, end = times.instant_or_ago(first, "--from"), times.instant_or_ago(last, "--to")
+    if rate is not None:
+        check_rate(rate)
+
+    def act(cluster: Cluster) -> Awaitable[BackfillSchema]:
+        return cluster.jobs.backfill(name, begin, end, only=only.value, rate=rate, dry_run=dry_run)
+
+    found = connect.call(act) if dry_run else connect.change(act)
+    show(output, found, [] if found["id"] is None else [found["id"]], lambda: backfill_page(found, times.now()))
+    if found["id"] is not None:
+        note(f"follow it: cronflow backfills show {found['id']}")
+
+
+def check_rate(rate: str) -> None:
+    """Raises InvalidInput that names the flag."""
+    try:
+        parse_rate(rate)
+    except InvalidInput as error:
+        raise InvalidInput(Problem("--rate", error.problems[0].what, error.problems[0].remedy)) from None
+
+
 @jobs.command()
-def pause(names: Names, output: Output = Format.TABLE) -> None:
+def pause(
+    names: Selected = None,
+    label: Labels = None,
+    everything: Everything = False,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            metavar="2h|INSTANT", help="Resume them after this time or at this instant, with no further command."
+        ),
+    ] = None,
+    text: Annotated[str, typer.Option("--note", metavar="TEXT", help="A note to store with the jobs.")] = "",
+    yes: Yes = False,
+    output: Output = Format.TABLE,
+) -> None:
     """Pause jobs: they get no new runs until you resume them. Running jobs continue."""
-    _show_changed(_each(names, lambda cluster, name: cluster.jobs.pause(name)), output)
+    end = None if until is None else times.instant_or_in(until, "--until")
+    selection = Selection(names or (), label or (), everything=everything)
+
+    def act(cluster: Cluster, name: str) -> Awaitable[JobSchema]:
+        return cluster.jobs.pause(name, note=text, until=end)
+
+    _show_changed(connect.change(lambda cluster: change_selected(cluster, selection, "pause", act, yes=yes)), output)
 
 
 @jobs.command()
-def resume(names: Names, output: Output = Format.TABLE) -> None:
+def resume(
+    names: Selected = None,
+    label: Labels = None,
+    everything: Everything = False,
+    yes: Yes = False,
+    output: Output = Format.TABLE,
+) -> None:
     """Resume paused jobs at their next fire. Fires that were due during the pause are recorded as skipped."""
-    _show_changed(_each(names, lambda cluster, name: cluster.jobs.resume(name)), output)
+    selection = Selection(names or (), label or (), everything=everything)
+
+    def act(cluster: Cluster, name: str) -> Awaitable[JobSchema]:
+        return cluster.jobs.resume(name)
+
+    _show_changed(connect.change(lambda cluster: change_selected(cluster, selection, "resume", act, yes=yes)), output)
 
 
 @jobs.command()

@@ -193,9 +193,9 @@ def interactive() -> bool:
     return sys.stdin.isatty()
 
 
-def confirm(count: int, what: str, *, yes: bool) -> None:
+def confirm(count: int, what: str, *, yes: bool, kind: str = "run") -> None:
     """Print the count and ask. Raises InvalidInput without a terminal, `typer.Exit` if the answer is no."""
-    summary = f"{plural(count, 'run')} to {what}"
+    summary = f"{plural(count, kind)} to {what}"
     if yes:
         diagnostics().print(summary)
         return

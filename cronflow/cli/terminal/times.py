@@ -80,6 +80,15 @@ def length_of(text: str, flag: str) -> timedelta:
         raise InvalidInput(Problem(flag, str(error))) from None
 
 
+def instant_or_in(text: str, flag: str) -> datetime:
+    """`2h` (from now) or an instant such as 2026-11-21T12:00:00Z. Raises InvalidInput."""
+    ago = instant_or_ago(text, flag)
+    try:
+        return now() + parse_duration(text)
+    except InvalidInput:
+        return ago
+
+
 def instant_or_ago(text: str, flag: str) -> datetime:
     """`1h` (ago) or an instant such as 2026-11-21T12:00:00Z. Raises InvalidInput."""
     try:

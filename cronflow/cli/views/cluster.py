@@ -13,7 +13,14 @@ from cronflow.cli.terminal.output import console
 from cronflow.cli.terminal.tables import Column, facts, table_of
 
 if TYPE_CHECKING:
-    from cronflow.schemas.cluster import ClusterSchema, NodeDetailSchema, NodeSchema, SpoolSchema, SweepSchema
+    from cronflow.schemas.cluster import (
+        ClusterSchema,
+        MaintenanceSchema,
+        NodeDetailSchema,
+        NodeSchema,
+        SpoolSchema,
+        SweepSchema,
+    )
     from cronflow.schemas.stream import EventSchema
 
 NO_NODES = "No nodes are up. Start one: cronflow node"
@@ -85,10 +92,26 @@ def cluster_page(cluster: ClusterSchema, now: datetime) -> None:
             ("lease", lease),
             ("work", f"{work} ({queue['slots']} slots)"),
             ("sweep", None if cluster["sweep"] is None else _sweep_result(cluster["sweep"])),
+            ("maintenance", _maintenance(cluster, now)),
         ]
     )
     console().print()
     node_table(cluster["nodes"])
+
+
+def maintenance_text(mode: MaintenanceSchema, now: datetime) -> Text:
+    if not mode["on"] or mode["since"] is None:
+        return Text("off")
+    by = f" by {formatting.clean(mode['by'])}" if mode["by"] else ""
+    until = f", until {times.both(mode['until'], now)}" if mode["until"] else ""
+    note = f": {formatting.clean(mode['note'])}" if mode["note"] else ""
+    return Text.assemble(("on", formatting.ORANGE), f" since {times.both(mode['since'], now)}{by}{until}{note}")
+
+
+def _maintenance(cluster: ClusterSchema, now: datetime) -> Text | None:
+    # An API of 0.8 does not know it.
+    mode = cluster.get("maintenance")
+    return None if mode is None or not mode["on"] else maintenance_text(mode, now)
 
 
 def sweep_page(sweep: SweepSchema) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from rich.text import Text
 
@@ -14,7 +14,7 @@ from cronflow.cli.terminal.tables import BlockTable, Cell, Column, facts, table,
 from cronflow.domain.schedule.zones import find_zone
 
 if TYPE_CHECKING:
-    from cronflow.schemas.jobs import AppliedSchema, JobSchema, VersionSchema
+    from cronflow.schemas.jobs import AppliedSchema, JobSchema, PauseSchema, VersionSchema
     from cronflow.schemas.runs import RunSchema
 
 MOST_NAMED = 5
@@ -97,9 +97,9 @@ def job_page(job: JobSchema, latest: Sequence[RunSchema], now: datetime) -> None
             next_fire = Text(f"{times.absolute(job['next_fire'])}  not planned while the job is {job['state']}")
     facts(
         [
+            ("paused", _pause(job, now)),
             ("schedule", _schedule(job) or f"no schedule; run it manually: cronflow jobs run {job['name']}"),
             ("next fire", next_fire),
-            ("paused", formatting.clean(job.get("pause_note") or "") or None),
             ("breaker", _breaker(job, now)),
             ("last planned", _last_planned(job, now)),
             ("version", f"{job['version']}, written {times.both(job['updated_at'], now)}"),
@@ -190,11 +190,26 @@ def _schedule(job: Mapping[str, Any]) -> str:
 
 
 def _next_fire(job: JobSchema | AppliedSchema, now: datetime) -> Cell:
+    # A planned change has no pause, and an API of 0.8 does not know it.
+    pause = cast("PauseSchema | None", job.get("pause"))
+    if pause is not None and pause["until"] is not None:
+        return Text(f"resumes {times.relative(pause['until'], now)}", style="dim")
     return "" if job["next_fire"] is None or job["state"] != "active" else _distance(job["next_fire"], now)
 
 
 def _next_fire_utc(job: JobSchema | AppliedSchema) -> str:
     return "" if job["next_fire"] is None or job["state"] != "active" else times.absolute(job["next_fire"])
+
+
+def _pause(job: JobSchema, now: datetime) -> str | None:
+    # An API of 0.8 does not know it.
+    pause = job.get("pause")
+    if pause is None:
+        return None
+    by = f" by {formatting.clean(pause['by'])}" if pause["by"] else ""
+    until = f", until {times.both(pause['until'], now)}" if pause["until"] else ""
+    note = f": {formatting.clean(pause['note'])}" if pause["note"] else ""
+    return f"{times.relative(pause['at'], now)}{by}{until}{note}"
 
 
 def _distance(fire: str, now: datetime) -> Text:

@@ -82,14 +82,22 @@ def _schedule_step(link: LinkSchema, now: datetime) -> Step | None:
             return WAITS, "upcoming", [f"due {times.relative(link['instant'], now)}"]
         case "held":
             lines = [f"by version {link['ver']}{_since(link['since'], link['by'])}"]
+            # An API of 0.8 has neither.
+            if note := link.get("note"):
+                lines.append(note)
             if not link["recorded"]:
-                lines.append("it will be recorded as skipped when the job is resumed")
+                until = f", by itself at {times.absolute(end)}" if (end := link.get("until")) else ""
+                lines.append(f"it will be recorded as skipped when the job is resumed{until}")
             return PASSED, link["reason"], lines
         case "requested":
             replay = "" if link["replay_of"] is None else f", a replay of {link['replay_of']}"
-            return YES, "requested", [f"{times.absolute(link['at'])}, outside the schedule{replay}"]
+            # An API of 0.8 has no backfills.
+            backfill = "" if link.get("backfill") is None else f", by the backfill {link['backfill']}"
+            return YES, "requested", [f"{times.absolute(link['at'])}, outside the schedule{replay}{backfill}"]
         case "unrecorded":
             return NO, "no run", [link["reason"]]
+        case "backfilled":
+            return YES, "backfill", [f"{link['run']} {link['state']}: cronflow runs show {link['run']}"]
     return None
 
 

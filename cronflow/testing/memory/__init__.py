@@ -20,6 +20,7 @@ from cronflow.testing.memory.access import (
 )
 from cronflow.testing.memory.admin import MemoryArchive, MemoryCoordinationAdmin, MemoryStoreAdmin
 from cronflow.testing.memory.alerts import MemoryAlertConditions, MemoryAlertStore, MemoryOutbox
+from cronflow.testing.memory.backfills import MemoryBackfillStore
 from cronflow.testing.memory.breakers import MemoryBreakerStore
 from cronflow.testing.memory.coordination import (
     Memory,
@@ -74,6 +75,7 @@ def memory_backends(clock: Clock, *, lock_s: float = 35.0, start_by_s: float = 5
         results=MemoryResultStore(faults, documents),
         dead_letters=MemoryDeadLetters(faults, documents),
         breakers=MemoryBreakerStore(faults, documents),
+        backfills=MemoryBackfillStore(faults, documents),
         logs=MemoryLogStore(faults, documents),
         control=MemoryControl(faults, documents),
         archive=MemoryArchive(faults, documents),

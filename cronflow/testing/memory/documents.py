@@ -9,10 +9,12 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from cronflow.domain.access import ApiKey, AuditEntry, Secret, Session, User
 from cronflow.domain.alerts import AlertRecord, Failing, Notification
+from cronflow.domain.backfill import Backfill
 from cronflow.domain.cluster import LeaderRecord
 from cronflow.domain.events import RecordedEvent
 from cronflow.domain.job import JobRecord, PlanIntent
 from cronflow.domain.job_breaker import BreakerState
+from cronflow.domain.maintenance_mode import MaintenanceMode
 from cronflow.domain.permits import LimitState
 from cronflow.domain.rollup import BucketSize, Tally
 from cronflow.domain.run import Run
@@ -40,6 +42,7 @@ class Documents:
         self.lines = Table[tuple[str, int, int], LogLine]()
         self.leader: LeaderRecord | None = None
         self.fence_high = 0
+        self.maintenance: MaintenanceMode | None = None
         self.events = Table[str, RecordedEvent]()
         self.rollups = Table[tuple[BucketSize, datetime], Tally]()
         self.users = Table[str, User]()
@@ -47,6 +50,7 @@ class Documents:
         self.keys = Table[str, ApiKey]()
         self.secrets = Table[str, Secret]()
         self.audit = Table[str, AuditEntry]()
+        self.backfills = Table[str, tuple[Backfill, tuple[datetime, ...]]]()
         self.alerts = Table[str, AlertRecord]()
         self.failing = Table[str, Failing]()
         self.notifications = Table[str, Notification]()

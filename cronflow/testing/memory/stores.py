@@ -12,8 +12,10 @@ from typing import Any
 import orjson
 
 from cronflow.backends.codec import line_id
+from cronflow.domain.backfill import FireOutline
 from cronflow.domain.cluster import FENCE_RANGE_US, LeaderRecord, Term, node_name
 from cronflow.domain.job import JobRecord, PlanIntent
+from cronflow.domain.maintenance_mode import MaintenanceMode
 from cronflow.domain.permits import Standing
 from cronflow.domain.placement import OLDEST_EVERY
 from cronflow.domain.run import DEAD, GRAVE, MAX_ATTEMPTS_KEPT, OPEN, Resolution, Run, RunState, Settled, contains
@@ -32,6 +34,13 @@ class MemoryJobStore(DocumentPort, port="jobs"):
     async def find(self, *, after: str = "", limit: int = 500) -> list[JobRecord]:
         return self.documents.jobs.page(
             attrgetter("name"), lambda record: record.deleted_at is None, after=after, limit=limit
+        )
+
+    async def pauses(self, limit: int) -> list[JobRecord]:
+        return self.documents.jobs.page(
+            lambda record: (record.pause and record.pause.until, record.name),
+            lambda record: record.pause is not None and record.pause.until is not None,
+            limit=limit,
         )
 
     async def due(self, until: datetime, limit: int) -> list[JobRecord]:
@@ -228,6 +237,7 @@ class MemoryRunStore(DocumentPort, port="runs"):
                 and (not query.kinds or run.kind in query.kinds)
                 and (not query.dead or run.is_dead)
                 and (query.node is None or (run.node is not None and query.node in (run.node, node_name(run.node))))
+                and query.backfill in (None, run.backfill)
                 and (query.since is None or run.fire_at >= query.since)
                 and (query.until is None or run.fire_at < query.until)
             ),
@@ -235,6 +245,14 @@ class MemoryRunStore(DocumentPort, port="runs"):
             limit=query.limit,
             newest=True,
         )
+
+    async def outlines(
+        self, job: str, first: datetime, last: datetime, *, after: tuple[datetime, str] | None = None, limit: int = 1000
+    ) -> list[FireOutline]:
+        found = self.documents.runs.page(
+            PLACE, lambda run: run.job == job and first <= run.fire_at <= last, after=after, limit=limit
+        )
+        return [FireOutline(run.id, run.fire_at, run.state, run.covers) for run in found]
 
     async def days(self, job: str, since: datetime, most: int) -> dict[date, dict[RunState, int]]:
         newest = self.documents.runs.page(
@@ -364,6 +382,19 @@ class MemoryControl(DocumentPort, port="control"):
 
     async def leader(self) -> LeaderRecord | None:
         return self.documents.leader
+
+    async def maintenance(self) -> MaintenanceMode | None:
+        return self.documents.maintenance
+
+    async def begin_maintenance(self, mode: MaintenanceMode) -> None:
+        self.documents.maintenance = mode
+
+    async def end_maintenance(self, since: datetime | None = None) -> bool:
+        present = self.documents.maintenance
+        if present is None or since not in (None, present.since):
+            return False
+        self.documents.maintenance = None
+        return True
 
     async def ping(self) -> float:
         return 0.0
