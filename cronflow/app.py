@@ -35,6 +35,8 @@ from cronflow.domain.job import (
     StartGuard,
     check_name,
 )
+from cronflow.domain.limits import parse_size
+from cronflow.domain.resources import ResourceAmount
 from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule
 
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -95,6 +97,10 @@ class App:
         rate: str | Mapping[str, object] | None = None,
         breaker: Breaker | None = None,
         pause_after: int | None = None,
+        prefer: Mapping[str, str] | None = None,
+        spread: bool = False,
+        apart_from: Sequence[str] = (),
+        resources: Mapping[str, float | str] | None = None,
         labels: Mapping[str, str] | None = None,
         description: str | None = None,
         name: str | None = None,
@@ -110,7 +116,8 @@ class App:
         name with `-` for `_`, `description` to the first line of its docstring, and `retry` to the settings (`Retry()`
         without settings), or to no retries if the delivery allows none. `concurrency` is the name of a limit, a mapping
         such as `{"key": "{args.region}", "limit": 2}`, or a list of those; `rate` is text such as `100/m`, or a mapping
-        with a `key`. `misfire` defaults to `fire_once`, but `jobs
+        with a `key`. `resources` is what each run
+        reserves of its node, such as `{"cpu": 0.5, "memory": "256MiB"}`. `misfire` defaults to `fire_once`, but `jobs
         apply` refuses an `at` in the past unless `misfire` is given. The function is called with `args`; a first
         parameter named `ctx` or annotated `Context` receives the context. Raises InvalidInput, also if the function
         does not accept `args` or the name is taken.
@@ -141,6 +148,10 @@ class App:
                     rate=_read("rate", read_job_rate, rate),
                     breaker=breaker,
                     pause_after=pause_after,
+                    prefer=dict(prefer or {}),
+                    spread=spread,
+                    apart_from=tuple(apart_from),
+                    resources=_resources(resources or {}),
                     labels=dict(labels or {}),
                     enabled=enabled,
                 )
@@ -221,6 +232,14 @@ def _choice(choices: type[Choice], value: str, name: str) -> Choice:
         return choices(value)
     except ValueError:
         raise InvalidInput(Problem(name, f"{value!r} is not possible", f"choose {', '.join(choices)}")) from None
+
+
+def _resources(given: Mapping[str, float | str]) -> ResourceAmount:
+    cpu, memory = given.get("cpu", 0.0), given.get("memory", "0B")
+    if given.keys() - {"cpu", "memory"} or not isinstance(cpu, int | float) or not isinstance(memory, str):
+        remedy = 'write {"cpu": 0.5, "memory": "256MiB"}'
+        raise InvalidInput(Problem("resources", f"{dict(given)!r} is not an amount of CPU and memory", remedy))
+    return ResourceAmount(float(cpu), parse_size(memory))
 
 
 def _placed(ref: str, refused: InvalidInput) -> list[Problem]:

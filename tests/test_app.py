@@ -18,6 +18,7 @@ from cronflow import App, Context, Cron, Every, Once, Retry
 from cronflow.app import load_app
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.job import Delivery, Job, Misfire, MisfirePolicy, Overlap, PythonTarget, StartGuard
+from cronflow.domain.resources import ResourceAmount
 
 
 async def nightly_report(ctx: Context, region: str = "eu") -> None:
@@ -68,6 +69,10 @@ def test_the_decorator_accepts_every_option() -> None:
         start_guard="mongo",
         priority=9,
         require={"region": "us"},
+        prefer={"zone": "a"},
+        spread=True,
+        apart_from=["import"],
+        resources={"cpu": 0.5, "memory": "256MiB"},
         labels={"team": "billing"},
         enabled=False,
     )
@@ -83,9 +88,19 @@ def test_the_decorator_accepts_every_option() -> None:
         start_guard=StartGuard.MONGO,
         priority=9,
         require={"region": "us"},
+        prefer={"zone": "a"},
+        spread=True,
+        apart_from=("import",),
+        resources=ResourceAmount(0.5, 256 << 20),
         labels={"team": "billing"},
         enabled=False,
     )
+
+
+@pytest.mark.parametrize("resources", [{"cpus": 1}, {"cpu": "1"}, {"memory": 256}])
+def test_resources_that_are_no_amount_are_refused_with_an_example(resources: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match="is not an amount of CPU and memory"):
+        defined(resources=resources)
 
 
 def test_a_misfire_can_be_given_whole() -> None:

@@ -67,6 +67,8 @@ def test_without_any_source_the_defaults_of_the_interface_hold(tmp_path: Path, m
         "LOCK_BUFFER": "5s",
         "LOOK_AHEAD": "0s",
         "SLOTS": "16",
+        "NODE_CPU": "unset",
+        "NODE_MEMORY": "unset",
         "PROCESSES": "1",
         "SWEEP_AT": "00:00",
         "CLEANUP_AT": "03:00",

@@ -26,6 +26,7 @@ from cronflow.domain.job import (
     StartGuard,
 )
 from cronflow.domain.limits import Limits
+from cronflow.domain.resources import ResourceAmount
 from cronflow.domain.retry import RetryRule
 from cronflow.domain.schedule.kinds import Cron, Every, Once
 
@@ -157,6 +158,14 @@ jobs = st.builds(
     breaker=st.none() | breakers,
     pause_after=st.none() | st.integers(1, 100),
     success_exit_codes=st.lists(st.integers(0, 255), min_size=1, max_size=3).map(tuple),
+    prefer=texts,
+    spread=st.booleans(),
+    apart_from=st.lists(st.sampled_from(["import", "a.b-c"]), max_size=2).map(tuple),
+    resources=st.builds(
+        ResourceAmount,
+        st.just(0.0) | st.integers(1, 10**6).map(lambda thousandths: thousandths / 1000),
+        st.just(0) | st.integers(1 << 20, 1 << 50),
+    ),
     labels=texts,
     enabled=st.booleans(),
 ) | st.builds(
@@ -206,6 +215,10 @@ def test_the_canonical_document_has_every_default_and_keeps_the_order_of_the_int
         ("breaker", None),
         ("pause_after", None),
         ("success_exit_codes", [0]),
+        ("prefer", {}),
+        ("spread", False),
+        ("apart_from", []),
+        ("resources", {"cpu": 0.0, "memory": None}),
         ("labels", {}),
         ("enabled", True),
     ]
@@ -257,6 +270,10 @@ def test_the_documented_example_is_read() -> None:
             "start_guard": "redis",
             "priority": 5,
             "require": {"region": "eu"},
+            "prefer": {"zone": "a"},
+            "spread": True,
+            "apart_from": ["import"],
+            "resources": {"cpu": 0.5, "memory": "256MiB"},
             "labels": {"team": "billing"},
             "enabled": True,
         }
@@ -269,6 +286,10 @@ def test_the_documented_example_is_read() -> None:
         timeout=timedelta(minutes=10),
         misfire=Misfire(grace=timedelta(hours=1)),
         require={"region": "eu"},
+        prefer={"zone": "a"},
+        spread=True,
+        apart_from=("import",),
+        resources=ResourceAmount(0.5, 256 << 20),
         labels={"team": "billing"},
     )
 
@@ -375,14 +396,29 @@ def test_every_problem_is_reported_at_once_in_the_order_of_the_document() -> Non
             (
                 "jobs[0].xyz: unknown key (known are name, description, schedule, run, retry, timeout, overlap,"
                 " misfire, delivery, start_guard, priority, require, concurrency, rate, breaker, pause_after,"
-                " success_exit_codes, labels, enabled)"
+                " success_exit_codes, prefer, spread, apart_from, resources, labels, enabled)"
             ),
         ),
         (
             dict([*MINIMAL.items(), (7, 1)]),
             "jobs[0].7: expected text as a key, got the number 7 (put the key in quotes)",
         ),
-        ({**MINIMAL, "resources": {}}, "jobs[0].resources: not supported by this version (remove it)"),
+        ({**MINIMAL, "concurrency": {}}, "jobs[0].concurrency: not supported by this version (remove it)"),
+        (
+            {**MINIMAL, "resources": {"memory": 256}},
+            "jobs[0].resources.memory: expected text, got the number 256 (put it in quotes)",
+        ),
+        (
+            {**MINIMAL, "resources": {"memory": "1KiB"}},
+            "jobs[0].resources: resources.memory is 1 KiB; it must be 1MiB to 1024TiB",
+        ),
+        (
+            {**MINIMAL, "resources": {"cpu": -1}},
+            "jobs[0].resources: resources.cpu is -1; it must be 0.001 to 10,000 CPUs",
+        ),
+        ({**MINIMAL, "resources": {"cpus": 1}}, "jobs[0].resources.cpus: unknown key (did you mean cpu?)"),
+        ({**MINIMAL, "apart_from": "a"}, "jobs[0].apart_from: expected a list of names of jobs, got the text 'a'"),
+        ({**MINIMAL, "spread": "yes"}, "jobs[0].spread: expected true or false, got the text 'yes'"),
         ({**MINIMAL, "name": 5}, "jobs[0].name: expected text, got the number 5 (put it in quotes)"),
         (
             {**MINIMAL, "name": "A b"},

@@ -34,7 +34,9 @@ from cronflow.domain.identity_cache import IdentityCache
 from cronflow.domain.job import DEFAULT_PRIORITY, RESERVED_LABEL, SYSTEM_PREFIX, Job, JobRecord, Pause, PendingRun
 from cronflow.domain.permits import LimitState, NamedLimit, Permit
 from cronflow.domain.placement import Placement, Waiting
+from cronflow.domain.resources import ResourceAmount
 from cronflow.domain.run import GRAVE, Attempt, AttemptResult, Covers, Kind, Outcome, Resolution, Run, RunState, Settled
+from cronflow.domain.thresholds import AlertLevel, Crossing
 from cronflow.domain.version import Version
 from cronflow.ports import Assignment, LateResult, LogLine
 
@@ -46,7 +48,11 @@ _definitions: IdentityCache[Job, str] = IdentityCache(JOBS_REMEMBERED)
 US = "\x1f"
 NEWER_KEYS = RESERVED_LABEL + "newer"
 """The required label that contains the keys of a definition which CronFlow 0.9 does not know."""
-UNKNOWN_TO_0_9 = ("concurrency", "rate")
+UNKNOWN_TO_0_9 = (
+    "concurrency", "rate", "breaker", "pause_after", "success_exit_codes",
+    "prefer", "spread", "apart_from", "resources",
+)  # fmt: skip
+RETRY_KEYS_OF_0_9 = frozenset({"max", "initial", "multiplier", "cap", "jitter", "delays"})
 
 
 def plain(value: Any) -> Any:
@@ -61,7 +67,7 @@ def plain(value: Any) -> Any:
         case Placement():
             others = [list(other) for other in value.others]
             return {"node": value.node, "rank": value.rank, "others": others, "more": value.more}
-        case Waiting() | Resolution() | Pause():
+        case Waiting() | Resolution() | Pause() | ResourceAmount():
             return {name: plain(getattr(value, name)) for name in value.__dataclass_fields__}
         case tuple() | list():
             return [plain(item) for item in value]
@@ -162,6 +168,8 @@ def _with_newer_keys(document: Any) -> Any:
 def _readable_by_0_9(document: Document) -> Document:
     """The document without the keys that CronFlow 0.9 does not know, and with a label that contains them."""
     newer = {key: document.pop(key) for key in UNKNOWN_TO_0_9 if key in document}
+    if document.get("retry", {}).keys() - RETRY_KEYS_OF_0_9:
+        newer["retry"] = document.pop("retry")
     if newer:
         document["require"] = {**document.get("require", {}), NEWER_KEYS: orjson.dumps(newer).decode()}
     return document
@@ -238,6 +246,11 @@ def _resolution(document: Mapping[str, Any] | None) -> Resolution | None:
     return None if document is None else Resolution(**{**document, "how": Settled(document["how"])})
 
 
+def amount(document: Mapping[str, Any] | None) -> ResourceAmount | None:
+    """A stored amount of CPU and memory."""
+    return None if document is None else ResourceAmount(document["cpu"], document["memory"])
+
+
 def version_document(version: Version) -> Document:
     """A version of a job. The number in the id is padded, so that ids sort like versions."""
     return {
@@ -304,7 +317,7 @@ def run_document(run: Run) -> Document:
         document["outcome"] = run.outcome.value
     if run.attempts:
         document["attempts"] = [attempt_document(attempt) for attempt in run.attempts]
-    for name in ("placement", "waiting", "resolution"):
+    for name in ("placement", "waiting", "resolution", "reserved"):
         if getattr(run, name) is not None:
             document[name] = plain(getattr(run, name))
     # Dead letters have partial indexes too.
@@ -338,6 +351,7 @@ def run(document: Mapping[str, Any]) -> Run:
         placement=_placement(document.get("placement")),
         waiting=_waiting(document.get("waiting")),
         resolution=_resolution(document.get("resolution")),
+        reserved=amount(document.get("reserved")),
         **{name: document.get(name) for name in _RUN_OPTIONAL},
         **{name: given(document.get(name)) for name in _RUN_GIVEN},
     )
@@ -480,10 +494,12 @@ def limit_state(document: Mapping[str, Any]) -> LimitState:
 
 
 def alert_record_document(record: AlertRecord) -> Document:
-    """An alert's document, which contains the rule as its plain document."""
+    """An alert's document, which contains the rule as its plain document, without defaults: a node of 0.9 refuses an
+    alert with keys that it does not know.
+    """
     return {
         "_id": record.name,
-        "alert": alert_document(record.alert),
+        "alert": alert_document(record.alert, compact=True),
         "rev": record.rev,
         "since": record.since,
         "judged": record.judged,
@@ -496,6 +512,26 @@ def alert_record_document(record: AlertRecord) -> Document:
 def alert_record(document: Mapping[str, Any]) -> AlertRecord:
     fields = {name: value for name, value in document.items() if name not in ("_id", "alert")}
     return AlertRecord(alert=parse_alert(document["alert"]), **fields)
+
+
+def crossing_document(crossing: Crossing) -> Document:
+    """The latest crossing of an alert and kind."""
+    return {
+        "_id": crossing.place,
+        "alert": crossing.alert,
+        "kind": crossing.kind,
+        "number": crossing.number,
+        "before": crossing.before.word,
+        "level": crossing.level.word,
+        "figure": crossing.figure,
+        "at": crossing.at,
+    }
+
+
+def crossing(document: Mapping[str, Any]) -> Crossing:
+    fields = {name: document[name] for name in ("alert", "kind", "number", "figure", "at")}
+    before, level = (AlertLevel[document[name].upper()] for name in ("before", "level"))
+    return Crossing(before=before, level=level, **fields)
 
 
 def notification_document(notification: Notification) -> Document:
@@ -529,6 +565,7 @@ def report_from_json(text: bytes) -> NodeReport:
         fields["spool"] = Backlog(spool["outcomes"], spool["bytes"], since)
     if fields.get("capabilities"):
         fields["capabilities"] = _capabilities(fields["capabilities"])
+    fields["capacity"] = amount(fields.get("capacity"))
     return NodeReport(**fields)
 
 

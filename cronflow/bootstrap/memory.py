@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, nullcontext
 from cronflow.app import App
 from cronflow.backends.clock import SystemClock
 from cronflow.bootstrap.api import api_server, serve_with_stream
-from cronflow.bootstrap.node import capabilities, executors
+from cronflow.bootstrap.node import capabilities, capacity, executors
 from cronflow.bootstrap.parts import (
     VERSION,
     cluster_config,
@@ -78,6 +78,7 @@ async def memory_cluster(
                 namespace=settings.namespace,
                 webhook_sender=webhook_sender(settings, backends, clock),
                 capabilities=capabilities(settings, apps),
+                capacity=capacity(settings),
             )
             for k in range(1, nodes + 1)
         ]

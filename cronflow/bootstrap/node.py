@@ -20,6 +20,7 @@ from cronflow.config import Settings
 from cronflow.domain.capabilities import Capabilities, announced
 from cronflow.domain.job import CommandTarget, HttpTarget, PythonTarget, SystemTarget, system_jobs
 from cronflow.domain.metrics import MetricSource
+from cronflow.domain.resources import ResourceAmount
 from cronflow.executors import Executors, SystemExecutor
 from cronflow.executors.command import CommandExecutor
 from cronflow.executors.http import Breakers, HttpExecutor
@@ -32,6 +33,7 @@ from cronflow.leader.maintenance import Cleanup
 from cronflow.leader.sweep import Sweep
 from cronflow.node.event_log import EventLog
 from cronflow.node.node import Node
+from cronflow.node.resources import Resources
 from cronflow.node.startup import wait_for_servers
 from cronflow.ports import UNMETERED, Backends, Clock, EventSink, Executor, Meter, discard_event
 from cronflow.supervision import Phase, ProcessStatus, supervised, supervisors
@@ -74,6 +76,15 @@ def capabilities(settings: Settings, apps: Sequence[App], modules: Collection[st
         modules=announced({*modules, *settings.allow_python}),
         hosts=None if settings.allow_http_hosts is None else announced(settings.allow_http_hosts),
         secrets=settings.secrets_key is not None,
+    )
+
+
+def capacity(settings: Settings) -> ResourceAmount:
+    """What jobs may reserve on a node with these settings."""
+    machine = Resources().capacity()
+    return ResourceAmount(
+        cpu=machine.cpu if settings.node_cpu is None else settings.node_cpu,
+        memory=machine.memory if settings.node_memory is None else settings.node_memory,
     )
 
 
@@ -184,6 +195,7 @@ async def run_node(
             webhook_sender=webhook_sender(settings, backends, clock),
             meter=meter,
             capabilities=capabilities(settings, apps, () if pool is None else pool.modules),
+            capacity=capacity(settings),
         )
         if shutdown.stops(lambda _number: node.stop()):
             await node.run()

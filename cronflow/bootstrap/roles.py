@@ -11,20 +11,24 @@ from cronflow.bootstrap.backends import Connected
 from cronflow.domain.capabilities import Capabilities
 from cronflow.domain.cluster import node_id
 from cronflow.domain.job import Job
+from cronflow.domain.resources import ResourceAmount
 from cronflow.leader.alert_evaluator import AlertEvaluator
 from cronflow.leader.backfiller import Backfiller
 from cronflow.leader.contention import Contention
+from cronflow.leader.dispatcher import Dispatcher
 from cronflow.leader.elector import Elector
 from cronflow.leader.late_inserts import LateInserts
 from cronflow.leader.limits import LimitGate, PermitRecovery
+from cronflow.leader.long_run_monitor import LongRunMonitor
 from cronflow.leader.look_ahead import LookAhead
 from cronflow.leader.maintenance import Maintenance
 from cronflow.leader.maintenance_watch import MaintenanceWatch
 from cronflow.leader.node_monitor import NodeMonitor
+from cronflow.leader.occupancy_reader import OccupancyReader
 from cronflow.leader.pauses import PauseEnder
 from cronflow.leader.pending_runs import PendingRuns
 from cronflow.leader.plan_recovery import PlanRecovery
-from cronflow.leader.planner import Dispatcher, Planner
+from cronflow.leader.planner import Planner
 from cronflow.leader.reconciler import Reconciler, SpoolGrace
 from cronflow.leader.unplaced import UnplacedReporter
 from cronflow.node.alert_sender import AlertSender
@@ -66,6 +70,7 @@ LEADER_ROLES = frozenset(
         "maintenance watch",
         "maintenance",
         "node monitor",
+        "long run monitor",
         "alert evaluator",
     }
 )
@@ -94,9 +99,11 @@ def build_node(
     webhook_sender: WebhookSender | None = None,
     meter: Meter = UNMETERED,
     capabilities: Capabilities | None = None,
+    capacity: ResourceAmount | None = None,
 ) -> Node:
     """Build one incarnation of a node. Without `keep_alive` everything runs in one event loop; without a
-    `webhook_sender` the node does not send alerts; without `capabilities` it is offered every run.
+    `webhook_sender` the node does not send alerts; without `capabilities` it is offered every run. `capacity` is what
+    jobs may reserve on it; without it, it gets no job that reserves anything.
     """
     # Roles that must not wait for the main loop use their own connections.
     vital = keep_alive.backends if keep_alive is not None else backends
@@ -187,6 +194,7 @@ def build_node(
         backlog=lambda: recorder.backlog,
         resources=resources,
         capabilities=capabilities,
+        capacity=capacity,
         early=lambda: worker.accepts_early(),
     )
     worker = Worker(
@@ -236,6 +244,7 @@ def build_node(
     maintenance_watch = MaintenanceWatch(backends.control, elector, clock, lambda: jobs_changed(), emit)
     canceller = Canceller(backends.jobs, backends.runs, backends.queue, clock)
     limits = LimitGate(backends.limits, backends.runs, canceller, clock)
+    occupancy = OccupancyReader(backends.jobs, backends.runs, pending_runs)
     planner = Planner(
         backends.jobs,
         backends.plans,
@@ -255,6 +264,7 @@ def build_node(
         unplaced,
         look_ahead,
         maintenance_watch.held,
+        occupancy,
     )
     plan_recovery = PlanRecovery(backends.jobs, backends.plans, backends.runs, elector, timings, emit)
     reconciler = Reconciler(
@@ -276,6 +286,7 @@ def build_node(
         job_breakers,
         pause_after,
         maintenance_watch.held,
+        occupancy,
     )
     permit_recovery = PermitRecovery(backends.limits, backends.runs, elector, limits, clock, timings, emit)
     backfiller = Backfiller(
@@ -293,6 +304,7 @@ def build_node(
     pauses = PauseEnder(backends.jobs, editor, elector, clock, emit)
     maintenance = Maintenance(backends.store_admin, editor, elector, system_jobs, log_retention)
     node_monitor = NodeMonitor(backends.membership, backends.events, elector, clock, timings, emit)
+    long_run_monitor = LongRunMonitor(backends.runs, backends.events, elector, clock, emit)
     drain = Drain(
         backends.membership, backends.election, heartbeat, elector, worker, clock, timings, node=node, emit=emit
     )
@@ -313,6 +325,7 @@ def build_node(
         NodeRole("cancellations", worker.cancellations.step, worker.cancellations.wake),
         NodeRole("drain", drain.step, drain.wake),
         NodeRole("node monitor", node_monitor.step, node_monitor.wake),
+        NodeRole("long run monitor", long_run_monitor.step, long_run_monitor.wake),
         recorder.replaying,
         recorder.publishing,
     ]
@@ -332,11 +345,13 @@ def build_node(
             backends.outbox,
             backends.alert_conditions,
             backends.runs,
+            backends.rollups,
             missing_leader,
             elector,
             clock,
             namespace=namespace,
             posted=sender.ask,
+            long_runs=lambda: long_run_monitor.current,
         )
         roles += [NodeRole("alert evaluator", evaluator.step, evaluator.wake), sender.role]
     register_node_metrics(

@@ -109,6 +109,12 @@ class Settings:
     """
     slots: int = _setting(16, values.number(int, 1, 10_000))
     """How many runs a node executes concurrently."""
+    node_cpu: float | None = _setting(None, values.number(float, 0, 10_000))
+    """How many CPUs jobs may reserve on this node with `resources`. Unset: the limit of its cgroup, or those of its
+    machine. Set it where several nodes share a machine.
+    """
+    node_memory: int | None = _setting(None, values.size)
+    """How much memory jobs may reserve on this node with `resources`, such as `4GiB`. Unset: as for `NODE_CPU`."""
     processes: int = _setting(1, values.number(int, 1, 256))
     """How many processes of a node run Python functions. 1: the node itself. More: as many handler processes besides
     the node, so that no function can block it, and functions use several CPUs.

@@ -20,7 +20,7 @@ from cronflow.domain.access import check_password
 from cronflow.domain.durations import format_duration, parse_duration
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import check_name
-from cronflow.domain.limits import check_user
+from cronflow.domain.limits import check_user, parse_size
 
 Reader = Callable[[object], Any]
 
@@ -75,6 +75,11 @@ def number(kind: type[int] | type[float], low: int, high: int) -> Reader:
         return found
 
     return read
+
+
+def size(value: object) -> int:
+    """Bytes, written as 512MiB."""
+    return parse_size(str(value))
 
 
 def flag(value: object) -> bool:

@@ -62,6 +62,7 @@ from cronflow.domain.job import (
     Target,
 )
 from cronflow.domain.limits import Limits, format_size, parse_size
+from cronflow.domain.resources import ResourceAmount
 from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule
 
 Writer = Callable[[DocumentTable[Any], Any], dict[str, Any]]
@@ -324,6 +325,24 @@ class BreakerForm(TypedDict):
 
 BREAKER = DocumentTable(BreakerForm, Breaker)
 
+# ---------------------------------------------------------------------------------------------------------- resources
+
+
+def _write_memory(size: int) -> str | None:
+    return format_size(size) if size else None
+
+
+class ResourcesForm(TypedDict):
+    """What a run reserves of the capacity of its node; 0 and null: nothing."""
+
+    cpu: Annotated[float, Key(number)]
+    """CPUs, such as 0.5."""
+    memory: Annotated[str | None, Key(lambda value: 0 if value is None else parse_size(text(value)), _write_memory)]
+    """Memory, such as 256MiB."""
+
+
+RESOURCES = DocumentTable(ResourcesForm, ResourceAmount)
+
 # ---------------------------------------------------------------------------------------------------------------- job
 
 
@@ -442,13 +461,21 @@ class JobForm(TypedDict):
     """The job is paused after so many failed runs in a row; null: never."""
     success_exit_codes: Annotated[list[int], Key(list_of(whole, "exit codes"), list)]
     """The exit codes of a command that mean success."""
+    prefer: Annotated[dict[str, str], TEXTS]
+    """Labels of nodes that are chosen before others."""
+    spread: Annotated[bool, Key(flag)]
+    """Whether its runs go to different nodes where possible."""
+    apart_from: Annotated[list[str], Key(list_of(text, "names of jobs"), list)]
+    """Jobs that must not have a run on its node when it is placed."""
+    resources: Annotated[ResourcesForm, Key(RESOURCES.read, RESOURCES.write)]
+    """What each run reserves of the capacity of its node."""
     labels: Annotated[dict[str, str], TEXTS]
     """For people, and for searching."""
     enabled: Annotated[bool, Key(flag)]
     """Whether its fires are planned."""
 
 
-JOB = DocumentTable(JobForm, Job, refused=dict.fromkeys(("prefer", "resources", "after"), NOT_YET))
+JOB = DocumentTable(JobForm, Job, refused=dict.fromkeys(("after",), NOT_YET))
 TABLES: tuple[DocumentTable[Any], ...] = (
     JOB,
     CRON,
@@ -468,6 +495,7 @@ TABLES: tuple[DocumentTable[Any], ...] = (
     MISFIRE,
     CONCURRENCY,
     JOB_RATE,
+    RESOURCES,
 )
 """The mappings that users write."""
 

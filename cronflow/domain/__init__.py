@@ -22,6 +22,9 @@ Reconciler       The role that dispatches retries and handles runs that no worke
 Version          A job between two edits. Each due instant belongs to exactly one version.
 Placement        The node that was chosen for a run, and why each of the others was not.
 Breaker          The circuit breaker of a job. While it is open, failing runs are not retried; a probe may close it.
+Placement rule   What a job says about its nodes beyond labels: prefer, spread, apart_from or resources.
+Reservation      The CPU and memory that a run takes from the capacity of its node while it is dispatched or running.
+Occupancy        The open runs and reservations on the nodes, as the placement rules see them.
 Dead letter      A run that failed or was lost, until it is replayed or acknowledged: its resolution.
 Replay           A run that repeats one that has ended, `<id>~r1`.
 Backfill         Runs of a job for instants that have passed, requested together; each is `<job>@<fire>~b1`.
@@ -44,6 +47,7 @@ Principal        The author of a request: a user or an API key, with a role.
 Secret           A sealed value that jobs refer to by name and only attempts can read.
 Audit log        Who changed what, and when: one audit entry for each change.
 Alert            A rule that sends notifications to a webhook.
+Crossing         A change of the level of a figure that an alert watches: ok, warn or critical.
 Notification     One message of an alert, sent until its receiver accepts it. It waits in the outbox.
 Roll-up          Counts of the runs that ended within a minute, an hour or a day. A bucket is one document of counts.
 Tick             The state of the cluster in the live stream, once a second.

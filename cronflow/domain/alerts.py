@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
@@ -20,9 +20,12 @@ from cronflow.domain.durations import format_duration
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import check_name
 from cronflow.domain.run import DEAD, SCHEDULED, Run, RunState
+from cronflow.domain.schedule.kinds import Cron, last_before
 from cronflow.domain.secret import refuse_references
+from cronflow.domain.thresholds import DeadLetterLimits
 
 MOST_PATTERNS = 100
+MOST_RETRIES = 100
 LONGEST_URL = 2000
 SHORTEST_LATE, LONGEST_LATE = timedelta(seconds=1), timedelta(days=7)
 SHORTEST_LEADERLESS, LONGEST_LEADERLESS = timedelta(seconds=5), timedelta(days=1)
@@ -42,6 +45,11 @@ class AlertKind(StrEnum):
     DEAD_LETTER = "dead_letter"
     LATE = "late"
     NO_LEADER = "no_leader"
+    RUNNING_LONG = "running_long"
+    RETRIES = "retries"
+    DEAD_LETTERS = "dead_letters"
+    RETRY_RATE = "retry_rate"
+    REPORT = "report"
 
 
 DEAD_LETTER_KINDS = frozenset({AlertKind.FAILED, AlertKind.DEAD_LETTER})
@@ -66,10 +74,50 @@ class Webhook:
             raise InvalidInput(Problem("", "a signing secret is given by its name", remedy))
 
 
+class Weekday(StrEnum):
+    """A day of the week."""
+
+    MONDAY = "monday"
+    TUESDAY = "tuesday"
+    WEDNESDAY = "wednesday"
+    THURSDAY = "thursday"
+    FRIDAY = "friday"
+    SATURDAY = "saturday"
+    SUNDAY = "sunday"
+
+
+WEEK = timedelta(days=7)
+_TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
+
+
+@dataclass(frozen=True, slots=True)
+class ReportTime:
+    """When a weekly report is sent: a day and a time of day in a zone."""
+
+    day: Weekday = Weekday.MONDAY
+    time: str = "08:00"
+    tz: str = "UTC"
+
+    def __post_init__(self) -> None:
+        if not _TIME.fullmatch(self.time):
+            raise InvalidInput(Problem("", f"{self.time!r} is not a time of day", "write it like 08:00"))
+        self.latest(datetime(2026, 1, 1, tzinfo=UTC))
+
+    def latest(self, now: datetime) -> datetime:
+        """The latest instant at which a report was due. Raises InvalidInput for an unknown time zone."""
+        hour, minute = self.time.split(":")
+        schedule = Cron(f"{int(minute)} {int(hour)} * * {self.day[:3].upper()}", tz=self.tz)
+        # A time that a change to summer time skips is not due in that week.
+        found = last_before(schedule, now, not_before=now - 3 * WEEK)
+        assert found is not None
+        return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
     """A rule. `jobs` are patterns of names; without any it covers all jobs. A fire is late when no attempt of it has
-    started within `late_after`. The leader is missing when its renewal is overdue by `no_leader_after`.
+    started within `late_after`. The leader is missing when its renewal is overdue by `no_leader_after`. A run with more
+    than `retries` retries is reported, and a share of retries above `retry_rate` among the attempts of the last hour.
     """
 
     name: str
@@ -78,6 +126,10 @@ class Alert:
     jobs: tuple[str, ...] = ()
     late_after: timedelta = timedelta(minutes=5)
     no_leader_after: timedelta = timedelta(minutes=1)
+    retries: int = 2
+    dead_letters: DeadLetterLimits = field(default_factory=DeadLetterLimits)
+    retry_rate: float = 0.2
+    report: ReportTime = field(default_factory=ReportTime)
     enabled: bool = True
 
     def __post_init__(self) -> None:
@@ -89,6 +141,13 @@ class Alert:
         if AlertKind.RECOVERED in self.on and not DEAD_LETTER_KINDS & set(self.on):
             what = "on has recovered, but no kind that a job could recover from"
             raise InvalidInput(Problem("", what, "add failed or dead_letter"))
+        if AlertKind.RETRY_RATE in self.on and self.jobs:
+            what = "on has retry_rate, which counts the attempts of all jobs, and jobs is given"
+            raise InvalidInput(Problem("", what, "define an alert of its own for retry_rate, without jobs"))
+        if not 0 <= self.retries <= MOST_RETRIES:
+            raise InvalidInput(f"retries is {self.retries}; it must be 0 to {MOST_RETRIES}")
+        if not 0 < self.retry_rate < 1:
+            raise InvalidInput(f"retry_rate is {self.retry_rate:g}; it is a share, such as 0.2, between 0 and 1")
         if len(self.jobs) > MOST_PATTERNS:
             raise InvalidInput(f"jobs has {len(self.jobs)} patterns; at most {MOST_PATTERNS} are allowed")
         check_patterns(self.jobs, "")
@@ -102,6 +161,10 @@ class Alert:
     def concerns(self, job: str) -> bool:
         """Whether it covers the job."""
         return not self.jobs or any(fnmatchcase(job, pattern) for pattern in self.jobs)
+
+    def retried_too_often(self, run: Run) -> bool:
+        """Whether it reports a run for its retries."""
+        return self.wants(AlertKind.RETRIES) and run.attempt - 1 > self.retries and self.concerns(run.job)
 
     def dead_letter_kind(self, run: Run) -> AlertKind | None:
         """How this alert reports a failed or lost run: as FAILED or DEAD_LETTER, never as both; None: not at all."""

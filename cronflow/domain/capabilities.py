@@ -23,8 +23,8 @@ TARGETS_REMEMBERED = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a job needs: labels; by its target a shell, a module, a host or secrets; and whether it has limits, so that
-    its runs need permits.
+    """What a job needs: labels; by its target a shell, a module, a host or secrets; and whether it has keys that nodes
+    of 0.9 do not know.
     """
 
     labels: tuple[tuple[str, str], ...] = ()
@@ -32,7 +32,7 @@ class Needs:
     module: str = ""
     host: str = ""
     secrets: bool = False
-    permits: bool = False
+    newer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ _known: IdentityCache[Target, Needs] = IdentityCache(TARGETS_REMEMBERED)
 def needs_of(job: Job) -> Needs:
     """What the job needs. Cached by target: the stores return the same object for the same document."""
     needs = _known.get(job.target) or _known.put(job.target, _needs_of(job.target))
-    if job.require or job.has_limits:
-        return replace(needs, labels=tuple(sorted(job.require.items())), permits=job.has_limits)
+    if job.require or job.needs_newer_nodes:
+        return replace(needs, labels=tuple(sorted(job.require.items())), newer=job.needs_newer_nodes)
     return needs
 
 

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from cronflow.domain.errors import Deposed, Problem
+from cronflow.domain.resources import ResourceAmount
 
 if TYPE_CHECKING:
     from cronflow.domain.capabilities import Capabilities
@@ -57,8 +58,9 @@ class NodeReport:
     how long it has not reached MongoDB; `breakers` has the states of its circuit breakers by service: MongoDB's, and
     those of hosts that are not closed; `zones` is the version of its time zone data; `capabilities` is what it can run,
     None for a node of 0.6. `accepts_early` is how many runs beyond its slots it accepts before their instant, None for
-    a node of 0.8, which would start them at once. `acquires_permits` is false for a node of 0.9, which would start runs
+    a node of 0.8, which would start them at once. `knows_newer_keys` is false for a node of 0.9, which would start runs
     beyond their limits.
+    a node of 0.8, which would start them at once. `capacity` is what jobs may reserve on it, None for a node of 0.9.
     """
 
     name: str
@@ -82,7 +84,8 @@ class NodeReport:
     capabilities: Capabilities | None = None
     inserts_runs: bool = False
     accepts_early: int | None = None
-    acquires_permits: bool = False
+    knows_newer_keys: bool = False
+    capacity: ResourceAmount | None = None
 
     @property
     def id(self) -> str:
@@ -95,7 +98,7 @@ class Member:
     """A node as the cluster sees it: its last report and its age, the runs in its queue and the runs that it holds.
 
     `ahead` is how many runs it accepts beyond its slots. `drain_asked`: a drain was requested; the node may not have
-    received the request yet.
+    received the request yet. `reserved` is what its runs reserve, if the reader asked MongoDB for it and got an answer.
     """
 
     report: NodeReport
@@ -104,6 +107,7 @@ class Member:
     held: int
     drain_asked: bool = False
     ahead: int = 0
+    reserved: ResourceAmount | None = None
 
     @property
     def draining(self) -> bool:

@@ -332,6 +332,18 @@ class RunsFailed(Event):
 
 
 @event
+class RunLong(Event):
+    """A run takes more than twice as long as 95 % of its job's latest successful runs. It is emitted once per run."""
+
+    run: str
+    job: str
+    running_for: str
+    usual: str
+    severity = Severity.WARN
+    message = "{run} has been running for {running_for}; 95 % of the recent runs of {job} took at most {usual}"
+
+
+@event
 class RunCancelled(Event):
     run: str
     by: str

@@ -17,6 +17,7 @@ from cronflow.domain.concurrency import MOST_LIMITS_OF_A_JOB, KeyedConcurrency, 
 from cronflow.domain.durations import LONGEST, format_duration
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.limits import Limits, check_user
+from cronflow.domain.resources import NOTHING, ResourceAmount, check_reservation
 from cronflow.domain.retry import Retry as Retry  # part of a job, in a module of its own
 from cronflow.domain.schedule.kinds import Cron, Schedule
 from cronflow.domain.secret import HIDDEN, check_references, refuse_references
@@ -32,6 +33,7 @@ CLEANUP = SYSTEM_PREFIX + "cleanup"
 SYSTEM_JOB_TIMEOUT = timedelta(hours=6)
 PRIORITIES = range(10)
 """The lowest first."""
+MOST_APART = 100
 DEFAULT_PRIORITY = 5
 BACKFILL_PRIORITY = -1
 """Of the runs of a backfill: below that of every job."""
@@ -271,7 +273,10 @@ def _request_problems(target: HttpTarget) -> list[Problem]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What to run and when. A job without a schedule runs only manually."""
+    """What to run and when. A job without a schedule runs only manually.
+
+    `prefer`, `spread`, `apart_from` and `resources` are its placement rules, see `domain.placement_rules`.
+    """
 
     name: str
     target: Target
@@ -290,6 +295,10 @@ class Job:
     breaker: Breaker | None = None
     pause_after: int | None = None
     success_exit_codes: tuple[int, ...] = (0,)
+    prefer: Mapping[str, str] = field(default_factory=dict)
+    spread: bool = False
+    apart_from: tuple[str, ...] = ()
+    resources: ResourceAmount = NOTHING
     labels: Mapping[str, str] = field(default_factory=dict)
     enabled: bool = True
 
@@ -301,6 +310,11 @@ class Job:
             raise InvalidInput(f"timeout is {format_duration(self.timeout)}; it must be 10ms to a hundred years")
         if self.priority not in PRIORITIES:
             raise InvalidInput(f"priority is {self.priority}; it must be 0 (lowest) to 9")
+        if len(self.apart_from) > MOST_APART:
+            raise InvalidInput(f"apart_from names {len(self.apart_from)} jobs; at most {MOST_APART} are allowed")
+        for other in self.apart_from:
+            check_name(other)
+        check_reservation(self.resources)
         if self.delivery is Delivery.AT_MOST_ONCE:
             if self.retry.max:
                 raise InvalidInput("delivery at_most_once never starts a run twice, so retry.max must be 0")
@@ -334,6 +348,12 @@ class Job:
     def has_limits(self) -> bool:
         """Whether its runs need permits."""
         return bool(self.concurrency) or self.rate is not None
+
+    @property
+    def needs_newer_nodes(self) -> bool:
+        """Whether a node of 0.9 would execute its runs in another way than it says."""
+        retries = self.breaker or self.pause_after or self.retry.rules or self.retry.deadline is not None
+        return self.has_limits or bool(retries) or self.success_exit_codes != (0,)
 
     def priority_of(self, kind: Kind) -> int:
         """The priority of its runs of this kind."""

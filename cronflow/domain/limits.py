@@ -13,8 +13,8 @@ from datetime import timedelta
 from cronflow.domain.durations import format_duration
 from cronflow.domain.errors import InvalidInput, Problem
 
-_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-_SIZE = re.compile(rf"([0-9]{{1,16}})\s*({'|'.join(_UNITS)})")
+SIZE_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_SIZE = re.compile(rf"([0-9]{{1,16}})\s*({'|'.join(SIZE_UNITS)})")
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 _MOST = 1 << 50
 
@@ -24,15 +24,15 @@ def parse_size(text: str) -> int:
     found = _SIZE.fullmatch(text.strip())
     if found is None:
         raise InvalidInput(
-            Problem("", f"{text!r} is not a size", f"write a size such as 512MiB; units are {', '.join(_UNITS)}")
+            Problem("", f"{text!r} is not a size", f"write a size such as 512MiB; units are {', '.join(SIZE_UNITS)}")
         )
-    return int(found[1]) * _UNITS[found[2]]
+    return int(found[1]) * SIZE_UNITS[found[2]]
 
 
 def format_size(size: int) -> str:
     """The size in the largest unit that divides it."""
-    unit = next(unit for unit in reversed(_UNITS) if size % _UNITS[unit] == 0)
-    return f"{size // _UNITS[unit]}{unit}"
+    unit = next(unit for unit in reversed(SIZE_UNITS) if size % SIZE_UNITS[unit] == 0)
+    return f"{size // SIZE_UNITS[unit]}{unit}"
 
 
 def check_user(name: str) -> str:

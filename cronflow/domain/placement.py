@@ -9,14 +9,20 @@ a `Placement` and a wait as a `Waiting`, both of bounded size, in the documents 
 from __future__ import annotations
 
 import heapq
+import itertools
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from cronflow.domain.capabilities import Needs
+from cronflow.domain.capabilities import Needs, needs_of
 from cronflow.domain.cluster import Member
+from cronflow.domain.placement_rules import Occupancy, PlacedRun, PlacementRules, rules_of
+
+if TYPE_CHECKING:
+    from cronflow.domain.job import Job
+    from cronflow.domain.resources import ResourceAmount
 
 STALE_AFTER = timedelta(seconds=10)
 MEMORY_LIMIT = 0.95
@@ -25,6 +31,9 @@ MONGO_AWAY_LIMIT_S = 10.0
 OTHERS_KEPT = 8
 OLDEST_EVERY = 8
 NO_FREE_SLOT = "no free slot"
+NO_ROOM = "no node has room for it now"
+BUSY = frozenset({NO_FREE_SLOT, NO_ROOM})
+"""The reasons of waits that end when other runs do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +74,31 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class NoNode:
-    """No node can take the run now. `reasons` has one for each node."""
+    """No node can take the run now. `reasons` has one for each node; `occupied` are those where other runs stand
+    against it, by the rules of its job.
+    """
 
     reasons: Mapping[str, str]
+    occupied: frozenset[str] = frozenset()
+
+    @property
+    def lacks_slot(self) -> bool:
+        """Whether some node can run it and only has no free slot."""
+        return NO_FREE_SLOT in self.reasons.values()
 
     @property
     def busy(self) -> bool:
-        """Whether some node can run it and only has no free slot."""
-        return NO_FREE_SLOT in self.reasons.values()
+        """Whether some node can run it once other runs have ended."""
+        return self.lacks_slot or bool(self.occupied)
 
     @property
     def summary(self) -> str:
         """The reason in a few words."""
         if not self.reasons:
             return "no node is up"
-        return NO_FREE_SLOT if self.busy else "no node can take it"
+        if self.lacks_slot:
+            return NO_FREE_SLOT
+        return NO_ROOM if self.busy else "no node can take it"
 
     def __str__(self) -> str:
         if not self.reasons:
@@ -101,8 +120,8 @@ def unable(member: Member, needs: Needs) -> str | None:
             found = report.labels.get(key)
             have = f"no label {key}" if found is None else f"label {key}={found}"
             return f"{have} (needs {key}={value})"
-    if needs.permits and not report.acquires_permits:
-        return f"does not support limits (it runs {report.version or 'an older version'}); upgrade it"
+    if needs.newer and not report.knows_newer_keys:
+        return f"does not support the keys of this job (it runs {report.version or 'an older version'}); upgrade it"
     # A node of 0.6 announces nothing; it declines what it cannot run.
     return None if report.capabilities is None else report.capabilities.obstacle(needs)
 
@@ -126,8 +145,8 @@ def ineligible(member: Member, needs: Needs, stale_after: timedelta = STALE_AFTE
 
 
 Group = tuple[tuple[tuple[str, str], ...], tuple[bool, ...], bool, bool]
-"""Needs that the same nodes meet: the labels, and whether each of the announced capabilities suffices; whether runs
-need permits, and whether they are placed before their instant.
+"""Needs that the same nodes meet: the labels, and whether each of the announced capabilities suffices; whether they
+have keys that nodes of 0.9 do not know, and whether they are placed before their instant.
 """
 
 
@@ -161,7 +180,8 @@ def in_turn(items: Iterable[Item], rank: Callable[[Item], tuple[int, datetime]],
 class Fleet:
     """The nodes during one batch of placements. `capacity` is how many runs without needs can still be placed, and
     `early_capacity` how many before their instant. `early` has the number of runs of each node that wait for their
-    instant: they use no slot, so a due run goes before them.
+    instant: they use no slot, so a due run goes before them. `occupancy` is what runs on the nodes; it is needed for
+    jobs with placement rules.
 
     Ties are broken at random, by `draw` (0 to 1): on idle machines, a tiny difference in CPU use would otherwise send
     every run to the same node.
@@ -173,8 +193,10 @@ class Fleet:
         stale_after: timedelta = STALE_AFTER,
         draw: Callable[[], float] = random.random,
         early: Mapping[str, int] | None = None,
+        occupancy: Occupancy | None = None,
     ) -> None:
         early = early or {}
+        self._occupancy = occupancy
         self._members = {member.id: member for member in members}
         self._placed = dict.fromkeys(self._members, 0)
         self._free = {node: member.capacity + early.get(node, 0) for node, member in self._members.items()}
@@ -188,9 +210,28 @@ class Fleet:
         self._groups: dict[tuple[Needs, bool], Group] = {}
         self._heaps: dict[Group, list[tuple[float, float, str]]] = {}
         self._refused: dict[Group, list[str]] = {}
+        self._ineligible: dict[Group, dict[str, str | None]] = {}
+        self._no_room: dict[tuple[Group, ResourceAmount], NoNode] = {}
         able = [node for node, member in self._members.items() if ineligible(member, Needs(), stale_after) is None]
         self.capacity = sum(max(0, self._free[node]) for node in able)
         self.early_capacity = sum(max(0, self._free_early[node]) for node in able)
+
+    def place_run(
+        self, run: str, job: Job, refused: Mapping[str, str] | None = None, *, early: bool = False
+    ) -> Placement | NoNode:
+        """Choose a node for a run of the job, by its needs and its placement rules, and count it there. `refused` and
+        `early` as in `place`.
+        """
+        rules = rules_of(job)
+        if rules is None:
+            placed = self.place(needs_of(job), refused, early=early)
+        else:
+            placed = self._place_by_rules(run, needs_of(job), rules, refused or {}, early)
+        if self._occupancy is not None and isinstance(placed, Placement):
+            self._occupancy.add(PlacedRun(run, job.name, placed.node, job.resources))
+            if job.spread:
+                self._occupancy.last[job.name] = placed.node
+        return placed
 
     def place(
         self, needs: Needs, refused: Mapping[str, str] | None = None, *, early: bool = False
@@ -231,7 +272,7 @@ class Fleet:
         group = self._groups.get((needs, early))
         if group is None:
             suffices = tuple(announced.obstacle(needs) is None for announced in self._announced)
-            group = self._groups[needs, early] = (needs.labels, suffices, needs.permits, early)
+            group = self._groups[needs, early] = (needs.labels, suffices, needs.newer, early)
         return group
 
     def _placement(
@@ -269,6 +310,74 @@ class Fleet:
         chosen = self._placement(node, rank, rest, unable, room)
         self._take(node, early)
         return chosen
+
+    def _place_by_rules(
+        self, run: str, needs: Needs, rules: PlacementRules, refused: Mapping[str, str], early: bool
+    ) -> Placement | NoNode:
+        """Looks at every node, with what runs there. A run that is placed again does not stand in its own way, nor in
+        that of others if it finds no node.
+        """
+        room = self._free_early if early else self._free
+        occupancy = self._occupancy or Occupancy()
+        if occupancy.remove(run):
+            self._no_room.clear()
+        group = self._group(needs, early)
+        # While runs are only added, what found no room finds none again.
+        repeats = not refused and not rules.apart_from
+        if repeats and (known := self._no_room.get((group, rules.resources))) is not None:
+            return known
+        unfit = self._eligibility(needs, group)
+        able = [
+            (rules.standing(node, member, occupancy), self._entry(node))
+            for node, member in self._members.items()
+            if unfit[node] is None and room[node] > 0 and node not in refused and rules.fits(node, member, occupancy)
+        ]
+        if not able:
+            answer = self._no_node(rules, occupancy, refused, unfit)
+            if repeats:
+                self._no_room[group, rules.resources] = answer
+            return answer
+        (best, (rank, _, node)), *rest = heapq.nsmallest(OTHERS_KEPT + 1, able)
+        equal = [entry for standing, entry in rest if standing == best]
+        passed_over = [
+            (other, rules.passed_over(self._members[other], standing, best))
+            for standing, (_, _, other) in rest
+            if standing != best
+        ]
+        taken = {other for _, (_, _, other) in able}
+        reasons = (
+            (other, refused.get(other) or unfit[other] or rules.objection(other, member, occupancy) or NO_FREE_SLOT)
+            for other, member in self._members.items()
+            if other not in taken
+        )
+        chosen = self._placement(node, rank, equal, [*passed_over, *itertools.islice(reasons, OTHERS_KEPT)], room)
+        self._take(node, early)
+        return chosen
+
+    def _no_node(
+        self,
+        rules: PlacementRules,
+        occupancy: Occupancy,
+        refused: Mapping[str, str],
+        unfit: Mapping[str, str | None],
+    ) -> NoNode:
+        reasons: dict[str, str] = {}
+        occupied: set[str] = set()
+        for node, member in self._members.items():
+            reason = refused.get(node) or unfit[node] or rules.never(member)
+            if reason is None and (reason := rules.objection(node, member, occupancy)) is not None:
+                occupied.add(node)
+            reasons[node] = reason or NO_FREE_SLOT
+        return NoNode(reasons, frozenset(occupied))
+
+    def _eligibility(self, needs: Needs, group: Group) -> Mapping[str, str | None]:
+        """Why each node may not take a run with these needs, or None. Computed once for all needs of a group."""
+        found = self._ineligible.get(group)
+        if found is None:
+            found = self._ineligible[group] = {
+                node: ineligible(member, needs, self._stale_after) for node, member in self._members.items()
+            }
+        return found
 
     def _take(self, node: str, early: bool) -> None:
         self._placed[node] += 1

@@ -221,6 +221,7 @@ def run_of_pending(job: Job, pending_run: PendingRun, term: int) -> Run:
         outcome=None,
         placement=pending_run.placement,
         blocked_by=pending_run.blocked_by,
+        reserved=(job.resources or None) if is_open else None,
     )
 
 

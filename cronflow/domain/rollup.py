@@ -17,6 +17,7 @@ from enum import StrEnum
 STEPS_A_DOUBLING = 2
 LAST_STEP = 60
 """The last bucket holds everything above 2**30 ms, which is twelve days."""
+FIRST_ATTEMPT, RETRY = "first", "retry"
 
 
 class BucketSize(StrEnum):
@@ -126,6 +127,8 @@ class Tally:
     outcomes: Counter[str] = field(default_factory=Counter)
     lateness: Counter[int] = field(default_factory=Counter)
     duration: Counter[int] = field(default_factory=Counter)
+    attempts: Counter[str] = field(default_factory=Counter)
+    """Attempts that started and ended: FIRST_ATTEMPT and RETRY. Nodes of 0.9 do not count them."""
 
     @property
     def ended(self) -> int:
@@ -137,6 +140,7 @@ class Tally:
         self.outcomes.update(other.outcomes)
         self.lateness.update(other.lateness)
         self.duration.update(other.duration)
+        self.attempts.update(other.attempts)
 
     def parts(self) -> dict[str, Mapping[str, int] | Mapping[int, int]]:
         return {
@@ -144,6 +148,7 @@ class Tally:
             "outcomes": self.outcomes,
             "lateness": self.lateness,
             "duration": self.duration,
+            "attempts": self.attempts,
         }
 
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import DEFAULT_PRIORITY
 from cronflow.domain.placement import Placement, Waiting
+from cronflow.domain.resources import ResourceAmount
 
 MAX_ATTEMPTS_KEPT = 25
 POISON_LIMIT = 3
@@ -113,7 +114,8 @@ class Resolution:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """A run's document. Open runs have `check_at`, ended ones `ended_at` and `outcome`. With a `result_size` (bytes of
-    JSON) the result is too large for the document and is stored separately, under the `finish_id`.
+    JSON) the result is too large for the document and is stored separately, under the `finish_id`. `reserved` is what
+    the run reserves on its node while it is dispatched or running.
     """
 
     id: str
@@ -153,6 +155,7 @@ class Run:
     blocked_by: str | None = None
     replay_of: str | None = None
     resolution: Resolution | None = None
+    reserved: ResourceAmount | None = None
 
     @property
     def is_dead(self) -> bool:

@@ -21,6 +21,7 @@ from cronflow.domain.run import SCHEDULED, Attempt, AttemptResult, Outcome, Run,
 
 if TYPE_CHECKING:
     from cronflow.domain.recovery import Dispatch, End, Postpone
+    from cronflow.domain.resources import ResourceAmount
 
 
 class Actor(StrEnum):
@@ -333,8 +334,9 @@ def dispatch(
     job_ver: int,
     at: datetime,
     placement: Placement | None = None,
+    reserved: ResourceAmount | None = None,
 ) -> Change:
-    """Dispatch the run under a new fence, compared with the run as it was read."""
+    """Dispatch the run under a new fence, compared with the run as it was read. It reserves `reserved` on its node."""
     sets: dict[str, object] = {
         "fence": fence,
         "term": term,
@@ -347,6 +349,8 @@ def dispatch(
         "vetoes": 0,
         "start_id": None,
     }
+    if reserved or run.reserved:
+        sets["reserved"] = reserved or None
     if verdict.transition is Transition.DISPATCH_RETRY:
         sets["attempt"] = run.attempt + 1
     if run.attempts and run.attempts[-1].outcome in (Outcome.DECLINED, Outcome.DEFERRED):
@@ -362,9 +366,13 @@ def dispatch(
     return replace(change, unless_cancelled=True)
 
 
-def postpone(run: Run, verdict: Postpone, waiting: Waiting | None = None) -> Change:
-    """Check again later. `waiting` is the reason, unless its worker still has the run."""
-    sets: Mapping[str, object] = {"vetoes": run.vetoes + verdict.counts, "waiting": waiting}
+def postpone(run: Run, verdict: Postpone, waiting: Waiting | None = None, *, releases: bool = False) -> Change:
+    """Check again later. `waiting` is the reason, unless its worker still has the run. With `releases` it reserves
+    nothing until it is dispatched: runs that wait for that would keep the room that they need from each other.
+    """
+    sets: dict[str, object] = {"vetoes": run.vetoes + verdict.counts, "waiting": waiting}
+    if run.reserved and releases:
+        sets["reserved"] = None
     return _seen(run, Transition.POSTPONE, run.state, sets, None, None, verdict.check_in)
 
 

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from cronflow.domain.backfill import FireOutline
 from cronflow.domain.job import JobRecord, MisfirePolicy, Overlap
 from cronflow.domain.job_breaker import BreakerState
+from cronflow.domain.long_runs import UsualDuration
 from cronflow.domain.maintenance_mode import MaintenanceMode
 from cronflow.domain.placement import NoNode, Placement, Waiting
 from cronflow.domain.run import SCHEDULED, Attempt, Covers, Kind, Outcome, Resolution, Run, RunState
@@ -145,9 +146,13 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class RunsNow:
+    """It is running; `usual` is how long the job usually runs, `long` whether this run takes longer than that."""
+
     since: datetime
     attempt: int
     node: str | None
+    usual: UsualDuration | None = None
+    long: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +225,7 @@ class Known:
     """The input of `explain`. `versions` ends with the present one; `no_node` has each live node's reason not to take
     the run now, None if a node could take it; `led`: whether there is a leader; `breaker` is the job's circuit breaker
     if it is open. `backfilled`: the runs of backfills for the instant. `maintenance`: the maintenance mode, if on.
+    `usual` is how long the job usually runs, if the run is running.
     """
 
     record: JobRecord
@@ -231,6 +237,7 @@ class Known:
     breaker: BreakerState | None = None
     backfilled: Sequence[FireOutline] = ()
     maintenance: MaintenanceMode | None = None
+    usual: UsualDuration | None = None
 
 
 def explain(known: Known, instant: datetime) -> Why:
@@ -357,7 +364,9 @@ def _progress(known: Known, run: Run, due: datetime) -> Iterator[Link]:
         yield Tried(attempt)
     match run.state:
         case RunState.RUNNING:
-            yield RunsNow(run.started_at or known.now, run.attempt, run.node)
+            since = run.started_at or known.now
+            long = known.usual is not None and known.now - since > known.usual.limit
+            yield RunsNow(since, run.attempt, run.node, known.usual, long)
         case RunState.RETRYING:
             yield TriesAgain(run.check_at, run.attempt + 1, _waits(known, run))
         case RunState.DISPATCHED:

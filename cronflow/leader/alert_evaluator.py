@@ -6,6 +6,8 @@ notifications are in the outbox. None is reported twice, because a notification'
 repeated or concurrent evaluation changes nothing. It adds no write to a run. Without alerts it costs the leader one
 read every three seconds; a follower that sees a leader reads nothing.
 
+Figures that cross a threshold are in `threshold_monitor`, weekly reports in `weekly_reporter`.
+
 Lateness: each fire is judged once, when it is as old as the alert allows, by a position that is stored with the alert.
 Of earlier fires only those are late that still wait when the alert is created.
 Fires shortly before the position are read again, for runs that were inserted late. A job whose cursor is still at such
@@ -15,9 +17,16 @@ a fire has no run yet, and is late too.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
-from cronflow.documents.alerts import failure_text, late_text, notification_of, recovery_text, unplaced_text
+from cronflow.documents.notifications import (
+    failure_text,
+    late_text,
+    long_text,
+    recovery_text,
+    retries_text,
+    unplaced_text,
+)
 from cronflow.documents.values import instant_text
 from cronflow.domain.alerts import (
     DEAD_LETTER_KINDS,
@@ -28,13 +37,17 @@ from cronflow.domain.alerts import (
     is_late,
 )
 from cronflow.domain.backfill import YIELDS
+from cronflow.domain.long_runs import LongRun
 from cronflow.domain.maintenance_mode import HELD
-from cronflow.domain.placement import NO_FREE_SLOT
+from cronflow.domain.placement import BUSY
 from cronflow.domain.run import Run, RunState, run_id
 from cronflow.leader.elector import Elector
+from cronflow.leader.notification_writer import NotificationWriter
+from cronflow.leader.threshold_monitor import ThresholdMonitor
+from cronflow.leader.weekly_reporter import WeeklyReporter
 from cronflow.node.missing_leader import MissingLeader
 from cronflow.node.role_loop import Wake
-from cronflow.ports import AlertConditions, AlertStore, Clock, Outbox, RunQuery, RunStore
+from cronflow.ports import AlertConditions, AlertStore, Clock, Outbox, RollupStore, RunQuery, RunStore
 
 LOOK_S = 3.0
 UNSEEN_S = 10.0
@@ -45,16 +58,17 @@ AGAIN = timedelta(seconds=15)
 DEFERRED = timedelta(seconds=5)
 """The planner defers a job by at most this."""
 KEEP_POSITION_EVERY = timedelta(minutes=1)
-MOST_REMEMBERED = 10_000
 MOST_WAITING = 1000
 """At most this many runs that waited before an alert was created are read at once."""
-MILLISECOND = timedelta(milliseconds=1)
-WAITS_IN_TURN = {NO_FREE_SLOT, *YIELDS}
+WAITS_IN_TURN = {*BUSY, *YIELDS}
 """Reasons to wait that end by themselves, or by the person who gave them."""
+MOST_RETRIED = 1000
 
 
 class AlertEvaluator:
-    """`posted` is called when there may be notifications to send."""
+    """`posted` is called when there may be notifications to send; `long_runs` returns the runs that take longer than
+    usual.
+    """
 
     def __init__(
         self,
@@ -62,24 +76,27 @@ class AlertEvaluator:
         outbox: Outbox,
         conditions: AlertConditions,
         runs: RunStore,
+        rollups: RollupStore,
         missing_leader: MissingLeader,
         elector: Elector,
         clock: Clock,
         *,
         namespace: str,
         posted: Callable[[], None],
+        long_runs: Callable[[], Sequence[LongRun]] = tuple,
     ) -> None:
-        self._alerts, self._outbox, self._conditions = alerts, outbox, conditions
+        self._alerts, self._conditions = alerts, conditions
         self._runs = runs
         self._missing_leader = missing_leader
         self._elector = elector
         self._clock = clock
-        self._namespace = namespace
         self._posted = posted
+        self._long_runs = long_runs
+        self._writer = NotificationWriter(outbox, clock, namespace)
+        self._thresholds = ThresholdMonitor(alerts, conditions, rollups, self._writer, clock)
+        self._reports = WeeklyReporter(runs, self._writer, clock)
         self._judged: dict[str, datetime] = {}
         self._behind: Failing | None = None
-        self._recent: dict[str, None] = {}
-        self._created_at = datetime.min.replace(tzinfo=UTC)
         self.wake = Wake()
 
     async def step(self) -> float:
@@ -95,12 +112,16 @@ class AlertEvaluator:
         records = await self._alerts.find()
         if not records:
             return
-        if any(record.alert.wants(*DEAD_LETTER_KINDS) for record in records):
+        if any(record.alert.wants(*DEAD_LETTER_KINDS, AlertKind.RETRIES) for record in records):
             await self._dead_letters(records)
         await self._recoveries({record.name: record for record in records})
         for record in records:
             if record.alert.wants(AlertKind.LATE):
                 await self._late(record)
+        await self._retries([record for record in records if record.alert.wants(AlertKind.RETRIES)])
+        await self._long([record for record in records if record.alert.wants(AlertKind.RUNNING_LONG)])
+        await self._thresholds.look(records)
+        await self._reports.look(records)
         self._posted()
 
     async def _dead_letters(self, records: Sequence[AlertRecord]) -> None:
@@ -109,13 +130,18 @@ class AlertEvaluator:
             failing: list[Failing] = []
             for run in runs:
                 for record in records:
-                    kind = record.alert.dead_letter_kind(run)
-                    if kind is None or run.ended_at is None or run.ended_at < record.since:
+                    if run.ended_at is None or run.ended_at < record.since:
                         continue
-                    notifications.append(self._about(record, kind, run, run.ended_at, failure_text(run)))
+                    if record.alert.retried_too_often(run):
+                        # It may have ended before it was seen among the open runs.
+                        notifications.append(self._retried(record, run))
+                    kind = record.alert.dead_letter_kind(run)
+                    if kind is None:
+                        continue
+                    notifications.append(self._writer.about(record, kind, run, run.ended_at, failure_text(run)))
                     if AlertKind.RECOVERED in record.alert.on:
                         failing.append(Failing(record.name, run.job, run.id, run.fire_at, run.ended_at))
-            await self._put(notifications)
+            await self._writer.put(notifications)
             await self._alerts.fail(failing)
             await self._conditions.mark_reported([run.id for run in runs])
             if len(runs) < BATCH:
@@ -138,8 +164,8 @@ class AlertEvaluator:
                 assert run.ended_at is not None
                 # The failed run is the subject, so the recovery is reported once, whichever success is found.
                 text = recovery_text(failing, run)
-                await self._put(
-                    [self._about(record, AlertKind.RECOVERED, run, run.ended_at, text, subject=failing.run)]
+                await self._writer.put(
+                    [self._writer.about(record, AlertKind.RECOVERED, run, run.ended_at, text, subject=failing.run)]
                 )
                 await self._alerts.recovered(failing)
 
@@ -154,33 +180,31 @@ class AlertEvaluator:
             if record.alert.concerns(job.name):
                 subject = run_id(job.name, job.next_fire)
                 notifications.append(
-                    self._notification(
-                        record, AlertKind.LATE, subject, job.name, None, now, _late(subject, None, after)
-                    )
+                    self._writer.make(record, AlertKind.LATE, subject, now, _late(subject, None, after), job=job.name)
                 )
         if judged <= record.since:
             # Runs that waited when the alert was created, until it is as old as `late_after`.
             waiting = await self._conditions.waiting(min(until, record.since), MOST_WAITING)
             notifications += [
-                self._about(record, AlertKind.LATE, run, now, _late(run.id, run, after))
+                self._writer.about(record, AlertKind.LATE, run, now, _late(run.id, run, after))
                 for run in waiting
                 if record.alert.concerns(run.job)
                 and is_late(run, after)
                 and all(attempt.started_at is None for attempt in run.attempts)
             ]
         if until <= record.since:
-            await self._put(notifications)
+            await self._writer.put(notifications)
             return
         place = (max(judged - AGAIN, record.since), "")
         while runs := await self._conditions.late(place, until, after):
             place = (runs[-1].fire_at, runs[-1].id)
             notifications += [
-                self._about(record, AlertKind.LATE, run, now, _late(run.id, run, after))
+                self._writer.about(record, AlertKind.LATE, run, now, _late(run.id, run, after))
                 for run in runs
                 if record.alert.concerns(run.job) and is_late(run, after)
             ]
         notifications += await self._unplaced(record, until)
-        await self._put(notifications)
+        await self._writer.put(notifications)
         self._judged[record.name] = until
         if until - record.judged > KEEP_POSITION_EVERY:
             await self._alerts.judge(record.name, until)
@@ -200,42 +224,42 @@ class AlertEvaluator:
             if not is_late(run, record.alert.late_after):
                 subject = f"{run.id}:{instant_text(waiting.since)}"
                 text = unplaced_text(run.id, waiting)
-                notifications.append(self._about(record, AlertKind.LATE, run, waiting.since, text, subject=subject))
+                notifications.append(
+                    self._writer.about(record, AlertKind.LATE, run, waiting.since, text, subject=subject)
+                )
         return notifications
 
-    # ---------------------------------------------------------------------------------------------------- notifications
-
-    def _about(
-        self, record: AlertRecord, kind: AlertKind, run: Run, at: datetime, text: str, *, subject: str = ""
-    ) -> Notification:
-        return self._notification(record, kind, subject or run.id, run.job, run, at, text)
-
-    def _notification(
-        self,
-        record: AlertRecord,
-        kind: AlertKind,
-        subject: str,
-        job: str,
-        run: Run | None,
-        at: datetime,
-        text: str,
-    ) -> Notification:
-        # Notifications of an alert and job are delivered in the order of their creation, so no two share a millisecond.
-        self._created_at = max(self._clock.now(), self._created_at + MILLISECOND)
-        created_at = self._created_at
-        return notification_of(
-            record, kind, subject, at, self._namespace, text, created_at=created_at, job=job, run=run
+    async def _retries(self, records: Sequence[AlertRecord]) -> None:
+        """Open runs; those that ended as dead letters are found with them."""
+        if not records:
+            return
+        fewest = min(record.alert.retries for record in records)
+        await self._writer.put(
+            [
+                self._retried(record, run)
+                for run in await self._conditions.retried(fewest, MOST_RETRIED)
+                for record in records
+                if record.alert.retried_too_often(run) and (run.dispatched_at or run.created_at) >= record.since
+            ]
         )
 
-    async def _put(self, notifications: Sequence[Notification]) -> None:
-        """Put the notifications into the outbox that this node has not put there recently."""
-        fresh = [notification for notification in notifications if notification.id not in self._recent]
-        if not fresh:
+    def _retried(self, record: AlertRecord, run: Run) -> Notification:
+        return self._writer.about(record, AlertKind.RETRIES, run, self._clock.now(), retries_text(run))
+
+    async def _long(self, records: Sequence[AlertRecord]) -> None:
+        found = {one.run: one for one in self._long_runs()} if records else {}
+        if not found:
             return
-        await self._outbox.put(fresh)
-        if len(self._recent) > MOST_REMEMBERED:
-            self._recent.clear()
-        self._recent |= dict.fromkeys(notification.id for notification in fresh)
+        now = self._clock.now()
+        runs = [run for run in await self._runs.get(found) if run.state is RunState.RUNNING]
+        await self._writer.put(
+            [
+                self._writer.about(record, AlertKind.RUNNING_LONG, run, now, long_text(found[run.id], now))
+                for run in runs
+                for record in records
+                if record.alert.concerns(run.job)
+            ]
+        )
 
 
 def _late(subject: str, run: Run | None, after: timedelta) -> str:

@@ -59,7 +59,7 @@ class Queued(NamedTuple):
 
 
 @dataclass(slots=True)
-class Occupancy:
+class LimitView:
     """The limits as one round of one role has read them. `placer` is that role."""
 
     gate: LimitGate
@@ -96,7 +96,7 @@ class LimitGate:
         self._reserved: dict[str, dict[str, Reserved]] = {}
         self._queued: dict[str, dict[str, Queued]] = {}
 
-    async def read(self, uses: Iterable[LimitUse], term: int, placer: object) -> Occupancy:
+    async def read(self, uses: Iterable[LimitUse], term: int, placer: object) -> LimitView:
         """Read the limits. Costs nothing without any, and a second read where dispatched runs hold no permit yet."""
         if term != self._term:
             self._reserved.clear()
@@ -105,7 +105,7 @@ class LimitGate:
         ids = {use.id for use in uses}
         states = {state.id: state for state in await self._limits.get(ids)} if ids else {}
         await self._forget_started(ids, states)
-        return Occupancy(self, placer, states, self._clock.now())
+        return LimitView(self, placer, states, self._clock.now())
 
     async def _forget_started(self, ids: Collection[str], states: Mapping[str, LimitState]) -> None:
         """Forget the reservations of runs that have acquired their permit since, or will not."""
@@ -163,11 +163,11 @@ class LimitGate:
             limit: sum(one.at > after for one in list(queued.values())) for limit, queued in list(self._queued.items())
         }
 
-    async def replace(self, occupancy: Occupancy) -> None:
+    async def replace(self, view: LimitView) -> None:
         """Cancel the runs that others are to replace. Repeated in each round: a run that was dispatched a moment ago
         may have started since.
         """
-        runs = [run for chosen in occupancy.replaced.values() for run in chosen]
+        runs = [run for chosen in view.replaced.values() for run in chosen]
         if runs:
             try:
                 await self._canceller.cancel(runs, REPLACED)

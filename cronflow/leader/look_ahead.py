@@ -1,7 +1,7 @@
 """Look-ahead: plans runs up to two seconds before their instant, on nodes that hold them until then.
 
-Rule: only a run that would fire as matters stand is planned early, into capacity that no due job needs. Skips, overlap
-and missing nodes are decided at the instant, so a job that does not fit is left alone until then.
+Rule: only a run that would fire as matters stand is planned early, into capacity that no due job needs. Skips, overlap,
+placement rules and missing nodes are decided at the instant, so a job that does not fit is left alone until then.
 
 A run that waits for its instant uses no slot, although its node lists it as taken. So the leader counts those that it
 has placed. A new leader does not know them, and takes nodes for fuller than they are for at most two seconds.
@@ -18,6 +18,7 @@ from cronflow.domain.capabilities import needs_of
 from cronflow.domain.cluster import Tenure
 from cronflow.domain.job import JobRecord, PendingRun
 from cronflow.domain.placement import Fleet, NoNode
+from cronflow.domain.placement_rules import has_rules
 from cronflow.domain.planning import decide_early
 from cronflow.domain.run import RunState
 from cronflow.ports import Move
@@ -78,7 +79,7 @@ class LookAhead:
         self, tenure: Tenure, record: JobRecord, has_open_run: bool, fleet: Fleet, now: datetime
     ) -> Move | None:
         decision = decide_early(record, now, now + self.window, has_open_run)
-        if decision is None:
+        if decision is None or has_rules(record.job):
             return None
         placed = fleet.place(needs_of(record.job), early=True)
         if isinstance(placed, NoNode):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -39,16 +39,17 @@ from cronflow.domain.planning import (
 )
 from cronflow.domain.run import Run, RunState, backfill_of, run_id
 from cronflow.leader.contention import MOST_POSTED, Contender, Contention, Placer
+from cronflow.leader.dispatcher import Dispatcher
 from cronflow.leader.elector import Elector
 from cronflow.leader.late_inserts import LateInserts, Pushed
-from cronflow.leader.limits import LimitGate, Occupancy
+from cronflow.leader.limits import LimitGate, LimitView
 from cronflow.leader.look_ahead import LookAhead
+from cronflow.leader.occupancy_reader import OccupancyReader
 from cronflow.leader.pending_runs import PendingRuns
 from cronflow.leader.unplaced import UnplacedReporter
 from cronflow.node.role_loop import Wake
 from cronflow.node.timings import Timings
 from cronflow.ports import (
-    START_BY_S,
     UNMETERED,
     Assignment,
     Clock,
@@ -59,7 +60,6 @@ from cronflow.ports import (
     Move,
     OpenRun,
     PlanStore,
-    Queue,
     RunStore,
 )
 from cronflow.usecases.runs import Canceller
@@ -137,6 +137,7 @@ class Planner:
         unplaced: UnplacedReporter | None = None,
         look_ahead: LookAhead | None = None,
         held: Callable[[Tenure], str | None] = lambda _: None,
+        occupancy: OccupancyReader | None = None,
     ) -> None:
         self._jobs, self._plans, self._runs = jobs, plans, runs
         self._held = held
@@ -154,6 +155,7 @@ class Planner:
         self._contention = contention or Contention(clock)
         self._unplaced = unplaced or UnplacedReporter()
         self._look_ahead = look_ahead or LookAhead()
+        self._occupancy = occupancy or OccupancyReader(jobs, runs, pending_runs)
         self._intents = 0
         self._limit = MOST_AT_ONCE
         self._out_of_capacity = False
@@ -259,34 +261,40 @@ class Planner:
         excluding = [record.name for record in records if record.job.overlap is not Overlap.ALLOW]
         open_runs = await self._runs.open_of(excluding) if excluding else {}
         uses = _uses(due)
-        occupancy = await self._limits.read(itertools.chain(*uses.values()), tenure.term, Placer.PLANNER)
-        fleet = Fleet(
-            members, timedelta(seconds=self._timings.stale_after), early=self._look_ahead.waiting(self._clock.now())
-        )
-        # Jobs that cannot be placed would only be read again.
-        self._limit = min(MOST_AT_ONCE, fleet.capacity + LEAST_AT_ONCE)
-        found = self._decide_all(tenure, due, open_runs, fleet, now, occupancy, uses)
-        if early and not self._out_of_capacity:
-            for record, move in self._look_ahead.decide_all(tenure, early, open_runs, fleet, now):
-                found.early.append(Planned(record, move, run_id(record.name, move.pending_run.fire)))
-        self._contention.post(Placer.PLANNER, found.contending, len(found.planned))
-        self._unplaced.report(found.unplaced, now)
-        if found.deferred:
-            await self._jobs.defer(found.deferred)
-        # Separate, because runs that wait for their instant are inserted later.
-        batches = [
-            planned[at : at + BATCH] for planned in (found.planned, found.early) for at in range(0, len(planned), BATCH)
-        ]
-        # A batch that fails leaves its intent to plan recovery and does not stop the others.
-        inserting = {member.id for member in members if member.report.inserts_runs}
-        writing = (self._write_batch(tenure, batch, inserting, read_at) for batch in batches)
-        results = await asyncio.gather(*writing, return_exceptions=True)
+        limits = await self._limits.read(itertools.chain(*uses.values()), tenure.term, Placer.PLANNER)
+        async with self._occupancy.placing(records, tenure.term) as occupancy:
+            fleet = Fleet(
+                members,
+                timedelta(seconds=self._timings.stale_after),
+                early=self._look_ahead.waiting(self._clock.now()),
+                occupancy=occupancy,
+            )
+            # Jobs that cannot be placed would only be read again.
+            self._limit = min(MOST_AT_ONCE, fleet.capacity + LEAST_AT_ONCE)
+            found = self._decide_all(tenure, due, open_runs, fleet, now, limits, uses)
+            if early and not self._out_of_capacity:
+                for record, move in self._look_ahead.decide_all(tenure, early, open_runs, fleet, now):
+                    found.early.append(Planned(record, move, run_id(record.name, move.pending_run.fire)))
+            self._contention.post(Placer.PLANNER, found.contending, len(found.planned))
+            self._unplaced.report(found.unplaced, now)
+            if found.deferred:
+                await self._jobs.defer(found.deferred)
+            # Separate, because runs that wait for their instant are inserted later.
+            batches = [
+                planned[at : at + BATCH]
+                for planned in (found.planned, found.early)
+                for at in range(0, len(planned), BATCH)
+            ]
+            # A batch that fails leaves its intent to plan recovery and does not stop the others.
+            inserting = {member.id for member in members if member.report.inserts_runs}
+            writing = (self._write_batch(tenure, batch, inserting, read_at) for batch in batches)
+            results = await asyncio.gather(*writing, return_exceptions=True)
         for failure in (result for result in results if isinstance(result, BaseException)):
             raise failure
         if found.replaced:
             # Repeated in each round: a run that was dispatched a moment ago may have started since.
             await self._replace(found.replaced)
-        await self._limits.replace(occupancy)
+        await self._limits.replace(limits)
         moves = {plan.record.name: plan.move for plan in (*found.planned, *found.early)}
         following = (move.next_fire for move in moves.values() if move.next_fire is not None)
         left = (record.due_at for record in early if record.name not in moves and record.due_at is not None)
@@ -299,7 +307,7 @@ class Planner:
         open_runs: Mapping[str, Sequence[OpenRun]],
         fleet: Fleet,
         now: datetime,
-        occupancy: Occupancy,
+        limits: LimitView,
         uses: Mapping[str, Sequence[LimitUse]],
     ) -> Decisions:
         decisions = Decisions()
@@ -315,8 +323,8 @@ class Planner:
                 # Room for a run that the reconciler places.
                 fleet.place(record.needs)
                 continue
-            limits = occupancy, uses.get(record.name, ())
-            found = self._decide(record, tenure, fleet, now, open_runs.get(record.name, ()), *limits)
+            held_by_limits = limits, uses.get(record.name, ())
+            found = self._decide(record, tenure, fleet, now, open_runs.get(record.name, ()), *held_by_limits)
             if isinstance(found, Deferred):
                 # This job alone cannot be placed: it is deferred, so that it never starves the others.
                 self._defer(decisions, record, found, now)
@@ -336,9 +344,9 @@ class Planner:
         decisions.deferred[record.name] = Deferral(record.rev, due_at, waiting, record.job.priority)
         if found.blocked:
             self._blocked[record.name] = record.job.priority
-        if found.no_node is not None and found.no_node.busy:
+        if found.no_node is not None and found.no_node.lacks_slot:
             decisions.contending.append(_contender(record))
-        elif found.no_node is not None:
+        elif found.no_node is not None and not found.no_node.busy:
             decisions.unplaced.append((run_id(record.name, waiting.fire), waiting))
         if rounds == 0:
             log.debug("job waits", job=record.name, reason=str(found.waiting))
@@ -359,7 +367,7 @@ class Planner:
         fleet: Fleet,
         now: datetime,
         open_runs: Sequence[OpenRun],
-        occupancy: Occupancy,
+        limits: LimitView,
         uses: Sequence[LimitUse],
     ) -> Planned | Deferred:
         placement: Placement | None = None
@@ -367,7 +375,7 @@ class Planner:
         blocked_by, reason = min(open_runs, key=lambda run: run.created_at).id if open_runs else None, None
         decision = _decision(record, now, open_runs)
         run = run_id(record.name, record.next_fire or now)
-        if isinstance(decision, Fire) and (full := occupancy.obstacle(uses, run, _rank(record))) is not None:
+        if isinstance(decision, Fire) and (full := limits.obstacle(uses, run, _rank(record))) is not None:
             if full.on_full is not OnFull.SKIP:
                 return Deferred(full.waiting(decision.fire, now), blocked=True, until=full.until)
             decision, blocked_by = skipped(decision, "limit"), full.held_by
@@ -377,7 +385,7 @@ class Planner:
                 waiting = Waiting(fire=fire, since=now, reason=decision.reason, blocked_by=blocked_by)
                 return Deferred(waiting, blocked=decision.blocked, replaces=decision.replaces)
             case Fire():
-                placed = fleet.place(needs_of(record.job))
+                placed = fleet.place_run(run_id(record.name, decision.fire), record.job)
                 if isinstance(placed, NoNode):
                     return Deferred(placed.waiting(decision.fire, now), blocked=placed.busy, no_node=placed)
                 state, placement = RunState.DISPATCHED, placed
@@ -385,7 +393,7 @@ class Planner:
                 state, reason = RunState.SKIPPED, decision.reason
         fence = tenure.fences.next(now)
         if state is RunState.DISPATCHED:
-            occupancy.reserve(uses, run, fence)
+            limits.reserve(uses, run, fence)
         pending_run = PendingRun(
             fire=decision.fire,
             state=state,
@@ -501,11 +509,12 @@ def _contenders(
 
 def _may_be_late(plan: Planned, inserting: Collection[str]) -> bool:
     """Whether its worker inserts the run with its first record. A start that must be recorded first, as for
-    `at_most_once`, changes a run that exists.
+    `at_most_once`, changes a run that exists; and a reservation is stored before its node gets the run.
     """
     pending_run = plan.move.pending_run
     dispatched = pending_run.state is RunState.DISPATCHED and pending_run.node in inserting
-    return dispatched and plan.record.job.start_guard is StartGuard.REDIS
+    job = plan.record.job
+    return dispatched and job.start_guard is StartGuard.REDIS and not job.resources
 
 
 def _assignments(plans: Iterable[Planned], late: Collection[str], term: int) -> Iterable[tuple[str, Assignment]]:
@@ -525,40 +534,3 @@ def _assignments(plans: Iterable[Planned], late: Collection[str], term: int) -> 
                     not_before=pending_run.fire if plan.early else None,
                 ),
             )
-
-
-class Dispatcher:
-    """Pushes assignments to the queues of nodes, and renews the leader's key when Redis has lost it.
-
-    A run is recorded as dispatched before it is pushed, so a push may fail: `check_at` finds what was lost on the way.
-    """
-
-    def __init__(self, queue: Queue, renew_now: Callable[[], Awaitable[Tenure | None]], clock: Clock) -> None:
-        self._queue = queue
-        self._renew_now = renew_now
-        self._clock = clock
-
-    async def push(self, tenure: Tenure, placed: Iterable[tuple[str, Assignment]], read_at: float) -> None:
-        """Push each assignment to its node in one round trip. `read_at` is the monotonic time at which their jobs were
-        read: an edit since then may have been acknowledged, and after five seconds no older version may start.
-
-        Raises Deposed when Redis has a newer term.
-        """
-        lists: dict[str, list[Assignment]] = {}
-        for node, assignment in placed:
-            lists.setdefault(node, []).append(assignment)
-        if not lists:
-            return
-        if self._clock.monotonic() - read_at >= START_BY_S:
-            log.warning("runs not pushed: too late", term=tenure.term, runs=sum(map(len, lists.values())))
-            return
-        if await self._dispatch(tenure, lists, read_at):
-            return
-        if await self._renew_now() is tenure and await self._dispatch(tenure, lists, read_at):
-            return
-        count = sum(map(len, lists.values()))
-        log.warning("runs not pushed", term=tenure.term, runs=count, remedy="the reconciler dispatches them again")
-
-    async def _dispatch(self, tenure: Tenure, lists: dict[str, list[Assignment]], read_at: float) -> bool:
-        waited_s = self._clock.monotonic() - read_at
-        return await self._queue.dispatch(tenure.term, tenure.redis_epoch, lists, waited_s)

@@ -45,13 +45,14 @@ from cronflow.domain.retry_decision import failed_attempt
 from cronflow.domain.run import DEAD, SCHEDULED, Outcome, Run, RunState, job_of
 from cronflow.domain.transitions import Change, Transition
 from cronflow.leader.contention import Contender, Contention, Placer
+from cronflow.leader.dispatcher import Dispatcher
 from cronflow.leader.elector import Elector
 from cronflow.leader.left_out import LeftOut
-from cronflow.leader.limits import LimitGate, Occupancy
+from cronflow.leader.limits import LimitGate, LimitView
 from cronflow.leader.look_ahead import LookAhead
 from cronflow.leader.maintenance_watch import NOT_READ
+from cronflow.leader.occupancy_reader import OccupancyReader
 from cronflow.leader.pending_runs import PendingRuns
-from cronflow.leader.planner import Dispatcher
 from cronflow.leader.unplaced import UnplacedReporter
 from cronflow.node.role_loop import Outage, Outages, Wake
 from cronflow.node.timings import Timings
@@ -92,7 +93,7 @@ class Round:
     names_up: Collection[str]
     others: dict[str, dict[str, RunState]]
     uses: Mapping[str, Sequence[LimitUse]]
-    occupancy: Occupancy
+    limits: LimitView
     stopped: Mapping[str, str]
     changes: list[Change] = field(default_factory=list)
     placed: dict[str, tuple[str, Assignment]] = field(default_factory=dict)
@@ -123,6 +124,7 @@ class Reconciler:
         breakers: JobBreakers | None = None,
         pause_after: PauseAfterFailures | None = None,
         held: Callable[[Tenure], str | None] = lambda _: None,
+        occupancy: OccupancyReader | None = None,
     ) -> None:
         self._held = held
         self._jobs, self._runs, self._membership = jobs, runs, membership
@@ -139,6 +141,7 @@ class Reconciler:
         self._unplaced = unplaced or UnplacedReporter()
         self._look_ahead = look_ahead or LookAhead()
         self._breakers, self._pause_after = breakers, pause_after
+        self._occupancy = occupancy or OccupancyReader(jobs, runs, pending_runs)
         self._contends = False
         self._waiting_at_once = LEAST_WAITING
         self._blocked, self._full = LeftOut(clock), LeftOut(clock)
@@ -189,38 +192,27 @@ class Reconciler:
         )
         jobs = {record.name: record for record in found}
         uses = _uses(overdue, jobs)
-        occupancy = await self._limits.read(itertools.chain(*uses.values()), tenure.term, Placer.RECONCILER)
+        limits = await self._limits.read(itertools.chain(*uses.values()), tenure.term, Placer.RECONCILER)
         now, stale_after = self._clock.now(), timedelta(seconds=self._timings.stale_after)
-        this = Round(
-            tenure=tenure,
-            now=now,
-            jobs=jobs,
-            holdings=holdings,
-            fleet=Fleet(members, stale_after, early=self._look_ahead.waiting(now)),
-            names_up={member.report.name for member in members},
-            others=await self._others(tenure, overdue, jobs),
-            uses=uses,
-            occupancy=occupancy,
-            stopped=await self._stopped(overdue, jobs),
-        )
-        retrying = [run for run in overdue if run.state is RunState.RETRYING]
-        full = len(overdue) - len(retrying) == AT_ONCE or len(retrying) >= self._waiting_at_once
-        self._waiting_at_once = min(AT_ONCE, max(0, this.fleet.capacity) + LEAST_WAITING)
-        # Runs that have a node come first: they need another one only if their worker is gone.
-        for run in overdue:
-            if run.state is not RunState.RETRYING:
-                self._visit(this, run)
-        line: list[Run | Contender] = [*retrying, *self._contention.against(Placer.RECONCILER)]
-        for item in in_turn(line, lambda item: _rank(item, jobs), self._contention.turn):
-            if isinstance(item, Contender):
-                # Room for a fire that the planner places.
-                this.fleet.place(item.needs)
-            else:
-                self._visit(this, item)
-        self._contends = bool(this.contending)
-        self._contention.post(Placer.RECONCILER, this.contending, len(this.placed))
-        self._unplaced.report(this.unplaced, this.now)
-        applied = await self._runs.apply(this.changes)
+        async with self._occupancy.placing(found, tenure.term) as occupancy:
+            fleet = Fleet(members, stale_after, early=self._look_ahead.waiting(now), occupancy=occupancy)
+            this = Round(
+                tenure=tenure,
+                now=now,
+                jobs=jobs,
+                holdings=holdings,
+                fleet=fleet,
+                names_up={member.report.name for member in members},
+                others=await self._others(tenure, overdue, jobs),
+                uses=uses,
+                limits=limits,
+                stopped=await self._stopped(overdue, jobs),
+            )
+            retrying = [run for run in overdue if run.state is RunState.RETRYING]
+            full = len(overdue) - len(retrying) == AT_ONCE or len(retrying) >= self._waiting_at_once
+            self._waiting_at_once = min(AT_ONCE, max(0, fleet.capacity) + LEAST_WAITING)
+            self._visit_all(this, overdue, retrying)
+            applied = await self._runs.apply(this.changes)
         for change in this.changes:
             if change.run in applied and change.transition not in QUIET:
                 log.info(
@@ -232,7 +224,7 @@ class Reconciler:
                 )
         self._emit_events([change for change in this.changes if change.run in applied])
         await self._dispatcher.push(tenure, [where for run, where in this.placed.items() if run in applied], read_at)
-        await self._limits.replace(occupancy)
+        await self._limits.replace(limits)
         dead = {job_of(change.run) for change in this.changes if change.target in DEAD and change.run in applied}
         if self._pause_after is not None:
             await self._pause_after.check(
@@ -241,6 +233,22 @@ class Reconciler:
         # Without a change, the next round would read the same runs.
         new = [self._blocked.add(this.blocked), self._full.add(this.full)]
         return full and (any(new) or bool(this.changes))
+
+    def _visit_all(self, this: Round, overdue: Sequence[Run], retrying: Sequence[Run]) -> None:
+        # Runs that have a node come first: they need another one only if their worker is gone.
+        for run in overdue:
+            if run.state is not RunState.RETRYING:
+                self._visit(this, run)
+        line: list[Run | Contender] = [*retrying, *self._contention.against(Placer.RECONCILER)]
+        for item in in_turn(line, lambda item: _rank(item, this.jobs), self._contention.turn):
+            if isinstance(item, Contender):
+                # Room for a fire that the planner places.
+                this.fleet.place(item.needs)
+            else:
+                self._visit(this, item)
+        self._contends = bool(this.contending)
+        self._contention.post(Placer.RECONCILER, this.contending, len(this.placed))
+        self._unplaced.report(this.unplaced, this.now)
 
     def _emit_events(self, applied: Sequence[Change]) -> None:
         for change in applied:
@@ -301,20 +309,20 @@ class Reconciler:
         refused = refusals(run, now)
         pause = decline_pause(run, now)
         early = run.kind in SCHEDULED and run.fire_at > now
-        placed = this.fleet.place(needs_of(job), refused, early=early) if pause is None else NoNode(refused)
+        placed = this.fleet.place_run(run.id, job, refused, early=early) if pause is None else NoNode(refused)
         if isinstance(placed, NoNode) and early:
             # An edit or a stopping node gave it back before its instant, when it is decided again.
-            this.changes.append(transitions.postpone(run, Postpone(run.fire_at - now, counts=False)))
+            this.changes.append(transitions.postpone(run, Postpone(run.fire_at - now, counts=False), releases=True))
             return
         if isinstance(placed, NoNode):
             waiting = placed.waiting(run.fire_at, now).still(run.waiting)
             if not placed.busy:
                 this.unplaced.append((run.id, waiting))
-            elif run.state is RunState.RETRYING:
+            elif placed.lacks_slot and run.state is RunState.RETRYING:
                 # It stays overdue, and is placed as soon as a slot is free.
                 this.contending.append(Contender(run.id, *_rank(run, this.jobs), needs_of(job)))
                 return
-            this.changes.append(transitions.postpone(run, Postpone(pause or NO_NODE_PAUSE), waiting))
+            this.changes.append(transitions.postpone(run, Postpone(pause or NO_NODE_PAUSE), waiting, releases=True))
             return
         fence = this.tenure.fences.next(now)
         if fence <= run.fence:
@@ -328,6 +336,7 @@ class Reconciler:
             job_ver=record.ver,
             at=now,
             placement=placed,
+            reserved=job.resources,
         )
         attempt = change.sets.get("attempt", run.attempt)
         assert isinstance(attempt, int)
@@ -345,7 +354,7 @@ class Reconciler:
         )
         if early:
             self._look_ahead.placed(placed.node, run.fire_at)
-        this.occupancy.reserve(this.uses.get(run.id, ()), run.id, fence)
+        this.limits.reserve(this.uses.get(run.id, ()), run.id, fence)
         this.changes.append(change)
         this.placed[run.id] = (placed.node, assignment)
         # The next run of this job in this round waits for this one.
@@ -389,7 +398,7 @@ class Reconciler:
         """
         waiting = waiting.still(run.waiting)
         if run.state is not RunState.RETRYING:
-            this.changes.append(transitions.postpone(run, verdict, waiting))
+            this.changes.append(transitions.postpone(run, verdict, waiting, releases=True))
             return
         if of_job:
             this.blocked[run.job] = pause
@@ -403,7 +412,7 @@ class Reconciler:
         out like the others that wait for it until a permit is released or the rate allows a start.
         """
         uses = this.uses.get(run.id, ())
-        full = this.occupancy.obstacle(uses, run.id, _rank(run, this.jobs))
+        full = this.limits.obstacle(uses, run.id, _rank(run, this.jobs))
         if full is None:
             return False
         if full.on_full is OnFull.SKIP and not run.attempts and run.state is RunState.RETRYING:

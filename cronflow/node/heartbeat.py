@@ -14,6 +14,7 @@ from typing import Protocol
 from cronflow.domain.capabilities import Capabilities
 from cronflow.domain.cluster import Backlog, NodeReport
 from cronflow.domain.errors import Conflict
+from cronflow.domain.resources import ResourceAmount
 from cronflow.node.resources import Resources, zone_data
 from cronflow.node.role_loop import Wake
 from cronflow.node.timings import Timings
@@ -34,8 +35,8 @@ class Measures(Protocol):
 
 class Heartbeat:
     """`load` returns (runs in flight, runs ended so far); `early` how many runs the node accepts beyond its slots
-    before their instant. `draining`: the node is about to stop. `asked`: a drain was requested; `on_asked` is called
-    when this changes.
+    before their instant; `capacity` is what jobs may reserve. `draining`: the node is about to stop. `asked`: a drain
+    was requested; `on_asked` is called when this changes.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Heartbeat:
         backlog: Callable[[], Backlog] = Backlog,
         resources: Measures | None = None,
         capabilities: Capabilities | None = None,
+        capacity: ResourceAmount | None = None,
         early: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._membership = membership
@@ -73,6 +75,7 @@ class Heartbeat:
         self._backlog = backlog
         self._zones = zone_data()
         self._capabilities = capabilities
+        self._capacity = capacity
         self._early = early
         self._resources = resources or Resources()
         self._started_at: datetime = clock.now()
@@ -155,5 +158,6 @@ class Heartbeat:
             capabilities=self._capabilities,
             inserts_runs=True,
             accepts_early=self._early(),
-            acquires_permits=True,
+            knows_newer_keys=True,
+            capacity=self._capacity,
         )

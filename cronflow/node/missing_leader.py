@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
-from cronflow.documents.alerts import leaderless_text, notification_of
+from cronflow.documents.notifications import leaderless_text, notification_of
 from cronflow.documents.values import instant_text
 from cronflow.domain.alerts import SHORTEST_LEADERLESS, AlertKind
 from cronflow.domain.cluster import node_name

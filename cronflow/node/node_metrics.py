@@ -20,7 +20,7 @@ from cronflow.circuit_breaker import breaker_figures
 from cronflow.domain import metrics
 from cronflow.domain.cluster import Backlog, Member
 from cronflow.domain.errors import BackendUnavailable
-from cronflow.domain.rollup import BucketSize, Tally, step_of
+from cronflow.domain.rollup import FIRST_ATTEMPT, RETRY, BucketSize, Tally, step_of
 from cronflow.domain.run import ENDED, Outcome, Run, RunState, fire_of
 from cronflow.domain.transitions import Change
 from cronflow.node.cluster_clock import ClusterClock
@@ -128,6 +128,9 @@ class RunCounter:
                 self._meter.observe(metrics.RUN_DURATION, max(0.0, took.total_seconds()))
         if attempt is not None:
             self._meter.add(metrics.ATTEMPTS_ENDED, attempt.outcome.value)
+            if attempt.started_at is not None:
+                tally = self._tally(attempt.ended_at)
+                tally.attempts[FIRST_ATTEMPT if attempt.n == 1 else RETRY] += 1
             if attempt.n == 1 and attempt.started_at is not None:
                 self._lateness(change.run, attempt.started_at, attempt.ended_at)
 

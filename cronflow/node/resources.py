@@ -1,6 +1,7 @@
-"""What a node measures on its machine: CPU and memory use, and the version of its time zone data.
+"""What a node measures on its machine: CPU and memory, their use, and the version of its time zone data.
 
-CPU and memory are fractions of the limits of the cgroup, of version 2 or 1, or of the host where there are none. Two
+CPU and memory use are fractions of the limits of the cgroup, of version 2 or 1, or of the host where there are none.
+The limits are also the capacity that jobs may reserve. Two
 nodes with different time zone data can disagree about when a job is due, so `cronflow doctor` compares the versions;
 the leader's counts.
 """
@@ -13,6 +14,8 @@ from importlib import metadata
 from pathlib import Path
 
 import psutil
+
+from cronflow.domain.resources import ResourceAmount
 
 CGROUP = Path("/sys/fs/cgroup")
 
@@ -45,6 +48,13 @@ class Resources:
         if limit is None or used is None or limit > host.total:
             return float(host.percent) / 100
         return min(1.0, max(0.0, used / limit))
+
+    def capacity(self) -> ResourceAmount:
+        """The CPUs and the memory that this process may use: the limits of the cgroup, at most those of the host."""
+        cpus, memory = float(psutil.cpu_count() or 1), int(psutil.virtual_memory().total)
+        return ResourceAmount(
+            cpu=round(min(cpus, self._cpus or cpus), 3), memory=min(memory, self._cgroup.memory_limit() or memory)
+        )
 
 
 class _V2:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from cronflow.domain.alerts import AlertRecord, Answer, Failing, Notification, Webhook
 from cronflow.domain.job import JobRecord
 from cronflow.domain.run import Run
+from cronflow.domain.thresholds import Crossing
 
 
 class AlertStore(Protocol):
@@ -26,7 +27,7 @@ class AlertStore(Protocol):
         """Replace the record if it has this `rev`, and add one to `rev`. False if it differs or does not exist."""
 
     async def delete(self, name: str) -> bool:
-        """Delete the rule, its notifications and its failing jobs. False if the rule does not exist."""
+        """Delete the rule, its notifications, failing jobs and crossings. False if the rule does not exist."""
 
     async def judge(self, name: str, until: datetime) -> None:
         """Record that fires up to this instant were evaluated. The instant never decreases; `rev` does not change."""
@@ -39,6 +40,14 @@ class AlertStore(Protocol):
 
     async def recovered(self, failing: Failing) -> None:
         """Delete a failing job, unless a later failure has replaced it."""
+
+    async def crossings(self) -> Mapping[str, Crossing]:
+        """The latest crossing of each alert and kind, by `place`."""
+
+    async def cross(self, crossing: Crossing) -> bool:
+        """Store a crossing in place of the one with the number before. False if that is not the latest one, or if this
+        number is stored already.
+        """
 
 
 class Outbox(Protocol):
@@ -90,6 +99,12 @@ class AlertConditions(Protocol):
 
     async def unplaced(self, since: datetime, limit: int) -> list[Run]:
         """Open runs that have waited for a node since this instant or longer, the longest wait first."""
+
+    async def retried(self, more_than: int, limit: int) -> list[Run]:
+        """Open runs with more retries than this, the latest dispatched first."""
+
+    async def dead_by_job(self, limit: int) -> Mapping[str, int]:
+        """The number of unresolved dead letters by job; of all, at most `limit` are counted."""
 
     async def behind(self, fire: datetime, due: datetime, limit: int) -> list[JobRecord]:
         """Active jobs whose cursor is at or before `fire` and whose `due_at` is at or before `due`, ordered by

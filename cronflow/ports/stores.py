@@ -13,6 +13,7 @@ from cronflow.domain.job import DEFAULT_PRIORITY, JobRecord, PendingRun, PlanInt
 from cronflow.domain.maintenance_mode import MaintenanceMode
 from cronflow.domain.permits import Standing
 from cronflow.domain.placement import Waiting
+from cronflow.domain.placement_rules import PlacedRun
 from cronflow.domain.run import AttemptResult, Kind, Resolution, Run, RunState
 from cronflow.domain.sweep import JobRow, RunRow, SweepReport
 from cronflow.domain.transitions import Change
@@ -148,11 +149,21 @@ class LargeResult:
 
 
 class OpenRun(NamedTuple):
-    """A summary of an open run."""
+    """A summary of an open run. `node` is None while it waits to be dispatched, for the first time or again."""
 
     id: str
     state: RunState
     created_at: datetime
+    node: str | None = None
+
+
+class RunningRun(NamedTuple):
+    """A summary of a running run. `started_at` is the start of its present attempt."""
+
+    id: str
+    job: str
+    node: str
+    started_at: datetime
 
 
 class RunStore(Protocol):
@@ -195,6 +206,16 @@ class RunStore(Protocol):
 
     async def standings(self, ids: Collection[str]) -> dict[str, Standing]:
         """The state and the fence of those that exist."""
+
+    async def reserving(self) -> list[PlacedRun]:
+        """The dispatched and running runs that reserve CPU or memory, in no particular order. The cost is proportional
+        to their number.
+        """
+
+    async def running(self, started_until: datetime, limit: int) -> list[RunningRun]:
+        """Runs whose present attempt started at this instant or before, in no particular order. The cost is
+        proportional to the number of open runs.
+        """
 
     async def find(self, query: RunQuery) -> list[Run]: ...
 

@@ -28,7 +28,9 @@ class NotificationSchema(Schema):
     kind: AlertKind
     """Kind of alert."""
     subject: str
-    """The subject: a run id, or the end of a leader's term."""
+    """The subject: a run id, the end of a leader's term, a level with the number of its crossing, or the instant of a
+    report.
+    """
     job: str | None
     """The job; null: not about a job."""
     state: NotificationState

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 from cronflow.domain.cluster import ClusterStatus, Member
 from cronflow.domain.maintenance_mode import MaintenanceMode
+from cronflow.domain.resources import ResourceAmount
 from cronflow.domain.rollup import Span, Tally, quantile_ms
 from cronflow.domain.run import RunState
 from cronflow.domain.sweep import Flaw, SweepReport
@@ -25,6 +26,15 @@ class SpoolSchema(Schema):
     """Their size in bytes."""
     since: str | None
     """When the oldest one was written."""
+
+
+class AmountSchema(Schema):
+    """An amount of CPU and memory."""
+
+    cpu: float
+    """CPUs."""
+    memory: int
+    """Bytes."""
 
 
 class NodeSchema(Schema):
@@ -72,6 +82,10 @@ class NodeSchema(Schema):
     """Version of its time zone data."""
     drained: bool
     """Whether it is draining and has no runs left."""
+    capacity: AmountSchema | None
+    """What jobs may reserve on it with `resources`; null: a node of 0.9, which announces none."""
+    reserved: AmountSchema | None
+    """What its runs reserve; null: MongoDB did not answer."""
 
 
 class NodeDetailSchema(NodeSchema):
@@ -256,7 +270,13 @@ def node_schema(member: Member, leader: str | None, heartbeat: timedelta) -> Nod
         },
         "zones": report.zones,
         "drained": member.drained,
+        "capacity": _amount_schema(report.capacity),
+        "reserved": _amount_schema(member.reserved),
     }
+
+
+def _amount_schema(amount: ResourceAmount | None) -> AmountSchema | None:
+    return None if amount is None else {"cpu": amount.cpu, "memory": amount.memory}
 
 
 def node_detail_schema(

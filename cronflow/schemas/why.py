@@ -160,6 +160,12 @@ class RunsNowSchema(Schema):
     since: str
     attempt: int
     node: str | None
+    usual_ms: int | None
+    """95 % of the job's latest successful runs took at most this long; null: too few of them."""
+    usual_of: int
+    """How many runs that is."""
+    long: bool
+    """Whether it takes longer than usual."""
 
 
 class WaitingSchema(Schema):
@@ -377,8 +383,17 @@ def _running_schema(
             return {"step": "started", "at": iso(at), "lateness_ms": milliseconds(lateness)}
         case chain.Tried(attempt):
             return {"step": "tried", "attempt": attempt_schema(attempt)}
-        case chain.RunsNow(since, number, node):
-            return {"step": "runs", "since": iso(since), "attempt": number, "node": node}
+        case chain.RunsNow():
+            usual = link.usual
+            return {
+                "step": "runs",
+                "since": iso(link.since),
+                "attempt": link.attempt,
+                "node": link.node,
+                "usual_ms": None if usual is None else milliseconds(usual.p95),
+                "usual_of": 0 if usual is None else usual.runs,
+                "long": link.long,
+            }
         case chain.TriesAgain(due, number, waiting):
             return {
                 "step": "tries_again",

@@ -8,7 +8,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Literal
 
-from cronflow.documents.alerts import TEST, alert_document, message
+from cronflow.documents.alerts import alert_document
+from cronflow.documents.notifications import TEST, message
 from cronflow.domain.alerts import Alert, AlertRecord, Answer, Notification, begins_anew
 from cronflow.domain.errors import Conflict, InvalidInput, NotFound, Problem
 from cronflow.ports import Backends, Clock, WebhookSender

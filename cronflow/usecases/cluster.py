@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from cronflow.documents import nearest
@@ -20,6 +21,7 @@ from cronflow.domain.events import (
 )
 from cronflow.domain.job import SWEEP
 from cronflow.domain.maintenance_mode import MaintenanceMode
+from cronflow.domain.placement_rules import Occupancy
 from cronflow.domain.rollup import Span, Tally, over
 from cronflow.ports import Backends, Clock
 from cronflow.usecases.audit import Auditor, Changed
@@ -38,12 +40,22 @@ class ClusterUseCases:
         return sorted(await self._backends.membership.members(), key=lambda member: member.report.name)
 
     async def node(self, name: str) -> tuple[Member, Mapping[str, int]]:
-        """A node that is up, and the runs that it has taken with their fences. Raises NotFound."""
+        """A node that is up, with what is reserved on it, and the runs that it has taken with their fences. Raises
+        NotFound.
+        """
         found = [member for member in await self._backends.membership.members() if member.report.name == name]
         if not found:
             raise NotFound("node", name)
         holdings = await self._backends.membership.holdings([found[0].id])
-        return found[0], holdings[found[0].id][1]
+        return (await self._with_reservations(found))[0], holdings[found[0].id][1]
+
+    async def _with_reservations(self, members: Sequence[Member]) -> list[Member]:
+        try:
+            occupancy = Occupancy(await self._backends.runs.reserving())
+        except BackendUnavailable:
+            # The nodes are in Redis, and most wanted in an outage.
+            return list(members)
+        return [replace(member, reserved=occupancy.reserved(member.id)) for member in members]
 
     async def drain(self, name: str, *, by: str = "") -> Member:
         """Make a node finish its running jobs and accept no new ones, also after a restart, until `undrain`. Raises
@@ -68,7 +80,7 @@ class ClusterUseCases:
         return up
 
     async def status(self) -> ClusterStatus:
-        """The leader, its term and the nodes that are up."""
+        """The leader, its term and the nodes that are up, with what is reserved on each."""
         record = await self._backends.control.leader()
         held = await self._backends.election.holder()
         return ClusterStatus(
@@ -76,7 +88,7 @@ class ClusterUseCases:
             term=0 if record is None else record.term,
             lease_left_s=None if held is None else held[1],
             elected_at=None if held is None or record is None else record.elected_at,
-            members=await self.members(),
+            members=await self._with_reservations(await self.members()),
             sweep=await self._backends.store_admin.report(),
             maintenance=await self.maintenance(),
         )

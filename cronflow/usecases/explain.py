@@ -10,20 +10,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from cronflow.domain.capabilities import needs_of
 from cronflow.domain.errors import NotFound
 from cronflow.domain.job import JobRecord
 from cronflow.domain.placement import Fleet, NoNode
+from cronflow.domain.placement_rules import has_rules
 from cronflow.domain.planning import run_of_pending
 from cronflow.domain.recovery import refusals
-from cronflow.domain.run import SCHEDULED, Kind, Run, backfill_of, run_id
+from cronflow.domain.run import SCHEDULED, Kind, Run, RunState, backfill_of, run_id
 from cronflow.domain.schedule.kinds import last_before
 from cronflow.domain.schedule.zones import check_reach
 from cronflow.domain.version import Version, nearest, version_due, version_of
 from cronflow.domain.why import Known, Why, explain, explain_run
 from cronflow.ports import Backends, Clock, RunQuery
 from cronflow.usecases.job_breakers import JobBreakers
+from cronflow.usecases.occupancy import read_occupancy
 from cronflow.usecases.pending_runs import find_run
+from cronflow.usecases.usual_duration import read_usual_duration
 
 
 class Explainer:
@@ -74,7 +76,9 @@ class Explainer:
         refused = {} if run is None else refusals(run, now)
         breakers = await self._breakers.open([record.job])
         mode = await self._backends.control.maintenance()
-        answer = Fleet(await self._backends.membership.members()).place(needs_of(record.job), refused)
+        occupancy = await read_occupancy(self._backends.runs, [record]) if has_rules(record.job) else None
+        fleet = Fleet(await self._backends.membership.members(), occupancy=occupancy)
+        answer = fleet.place_run("" if run is None else run.id, record.job, refused)
         return Known(
             record=record,
             versions=versions,
@@ -84,6 +88,9 @@ class Explainer:
             no_node=answer if isinstance(answer, NoNode) else None,
             breaker=breakers.get(record.name),
             maintenance=mode if mode is not None and mode.holds(now) else None,
+            usual=await read_usual_duration(self._backends.runs, run.job)
+            if run is not None and run.state is RunState.RUNNING
+            else None,
         )
 
     async def _record(self, name: str) -> JobRecord:

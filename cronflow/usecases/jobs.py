@@ -34,6 +34,7 @@ from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord, label_problems, t
 from cronflow.domain.job_breaker import BreakerState
 from cronflow.domain.placement import OTHERS_KEPT, unable
 from cronflow.domain.planning import fires_text, first_fire, run_on_request
+from cronflow.domain.resources import NOTHING, ResourceAmount
 from cronflow.domain.run import Covers, Kind, Run, RunState
 from cronflow.domain.schedule.describe import Preview, preview
 from cronflow.domain.schedule.kinds import Once, Schedule, next_after
@@ -230,13 +231,14 @@ class JobUseCases:
             return list(comparisons)
         if not members:
             return list(comparisons)
-        found: dict[Needs, list[str]] = {}
+        found: dict[tuple[Needs, ResourceAmount], list[str]] = {}
         warned = []
         for comparison in comparisons:
-            needs = needs_of(comparison.record.job)
-            if needs not in found:
-                found[needs] = _no_node(members, needs)
-            more = found[needs]
+            job = comparison.record.job
+            wanted = needs_of(job), job.resources
+            if wanted not in found:
+                found[wanted] = _no_node(members, *wanted)
+            more = found[wanted]
             warned.append(replace(comparison, warnings=[*comparison.warnings, *more]) if more else comparison)
         return warned
 
@@ -400,8 +402,11 @@ def _skip_text(first: datetime, covers: Covers | None) -> str:
     return f"skips {fires_text(first, covers)}: the schedule changes before a run is planned"
 
 
-def _no_node(members: Sequence[Member], needs: Needs) -> list[str]:
-    reasons = {member.report.name: unable(member, needs) for member in members}
+def _no_node(members: Sequence[Member], needs: Needs, resources: ResourceAmount) -> list[str]:
+    reasons = {
+        member.report.name: unable(member, needs) or resources.lack(member.report.capacity, NOTHING)
+        for member in members
+    }
     if None in reasons.values():
         return []
     shown = [f"{node}: {reason}" for node, reason in sorted(reasons.items())][:OTHERS_KEPT]

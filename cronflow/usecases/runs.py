@@ -17,19 +17,18 @@ from itertools import count
 from cronflow.domain import transitions
 from cronflow.domain.errors import BackendUnavailable, Conflict, NotFound
 from cronflow.domain.events import RunCancelled
-from cronflow.domain.failures import Failure, group
+from cronflow.domain.failures import Failure
 from cronflow.domain.job import JobRecord
 from cronflow.domain.planning import run_on_request
-from cronflow.domain.run import DEAD, Kind, Resolution, Run, RunState, Settled, replay_id
+from cronflow.domain.run import Kind, Resolution, Run, RunState, Settled, replay_id
 from cronflow.ports import Backends, Clock, JobStore, LateResult, LogLine, Queue, RunQuery, RunStore
 from cronflow.usecases.audit import Auditor, Changed
+from cronflow.usecases.failures import failures_between
 from cronflow.usecases.jobs import notify_leader
 from cronflow.usecases.pending_runs import find_run, insert_pending_runs, pending_among
 
 CANCEL_TRIES = 20
 REPLAYS_AT_ONCE = 16
-PAGE = 500
-MOST_REPORTED = 20_000
 
 
 class RunUseCases:
@@ -146,15 +145,7 @@ class RunUseCases:
 
     async def report(self, since: datetime, job: str | None = None) -> tuple[Sequence[Failure], bool]:
         """Failures since then by reason, most frequent first. The flag is true if some runs were not looked at."""
-        failed: list[Run] = []
-        while len(failed) < MOST_REPORTED:
-            before = (failed[-1].fire_at, failed[-1].id) if failed else None
-            query = RunQuery(job=job, states=DEAD, since=since, before=before, limit=PAGE)
-            page = await self._backends.runs.find(query)
-            failed += page
-            if len(page) < PAGE:
-                return group(failed), False
-        return group(failed), True
+        return await failures_between(self._backends.runs, since, job=job)
 
     async def _insert_replay(self, record: JobRecord, run: Run, args: Mapping[str, object] | None) -> str:
         """Insert a replay. A dead letter that has an unmarked replay keeps that one."""

@@ -21,10 +21,11 @@ from typing import Any
 from cronflow.domain.cluster import Fences, Member, NodeReport, Tenure, Term
 from cronflow.domain.job import JobRecord, PlanIntent
 from cronflow.domain.run import Run
+from cronflow.leader.dispatcher import Dispatcher
 from cronflow.leader.late_inserts import LateInserts
 from cronflow.leader.limits import LimitGate
 from cronflow.leader.pending_runs import PendingRuns
-from cronflow.leader.planner import Dispatcher, Planner
+from cronflow.leader.planner import Planner
 from cronflow.node.timings import Timings
 from cronflow.ports import Assignment, Deferral, Move, OpenRun
 from cronflow.worker.group_commit import MOST_AT_ONCE
@@ -145,7 +146,7 @@ class Node:
             slots=self._slots,
             in_flight=self._running,
             inserts_runs=True,
-            acquires_permits=True,
+            knows_newer_keys=True,
         )
         return Member(report, timedelta(0), queued=len(self._queue), held=self._held, ahead=self._ahead)
 

@@ -49,6 +49,34 @@ def test_without_alerts_the_list_shows_how_to_define_one() -> None:
 
 
 @pytest.mark.usefixtures("scene")
+def test_the_thresholds_of_an_alert_are_shown(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "alerts.yaml"
+    file.write_text(
+        """
+alerts:
+  - name: watch
+    on: [dead_letters, retries, report]
+    webhook: {url: "https://hooks.example.com/x"}
+    dead_letters: {critical: 20}
+    report: {day: friday, time: "17:30", tz: Europe/Berlin}
+  - name: rate
+    on: [retry_rate]
+    webhook: {url: "https://hooks.example.com/x"}
+"""
+    )
+    assert cli("alerts", "apply", "-f", str(file)).exit_code == 0
+    shown = cli("alerts", "show", "watch", columns=160).stdout
+    assert "warn from 5 dead letters on, critical from 20" in shown
+    assert "retried more than 2 times" in shown
+    assert "a report every Friday at 17:30 Europe/Berlin" in shown
+    assert "late after" not in shown
+    rate = cli("alerts", "show", "rate", columns=160).stdout
+    assert "more than 20% of the attempts of the last hour are retries" in rate
+    exported = parsed(cli("alerts", "show", "watch", "-o", "json"))
+    assert exported["dead_letters"] == {"warn": 5, "critical": 20}
+
+
+@pytest.mark.usefixtures("scene")
 def test_an_alert_is_shown_with_its_notifications(cli: Cli) -> None:
     shown = cli("alerts", "show", "billing")
     assert "${secret:HOOKS}" in shown.stdout

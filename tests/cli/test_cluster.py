@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+
 import pytest
 
+from cronflow.domain.resources import ResourceAmount
 from tests.cli.conftest import Cli, parsed, row
 from tests.cli.scene import Scene
+from tests.contracts.builders import a_run
 
 
 @pytest.mark.usefixtures("scene")
@@ -57,6 +62,20 @@ def test_nodes_are_up_draining_or_stale(cli: Cli) -> None:
     assert row(result, "node-c").startswith("! stale     node-c  worker     4/4")
     assert "19s ago" in row(result, "node-c")
     assert "disk=ssd region=eu" in row(result, "node-a")
+
+
+def test_nodes_are_shown_with_what_is_reserved_of_their_capacity(cli: Cli, scene: Scene) -> None:
+    assert "CPUs" not in cli("nodes", "show", "node-a").stdout
+    [report] = [one.report for one in asyncio.run(scene.service.cluster.members()) if one.report.name == "node-a"]
+    asyncio.run(scene.backends.membership.report(replace(report, capacity=ResourceAmount(4, 8 << 30)), 60.0))
+    run = a_run("large", node=report.id, reserved=ResourceAmount(0.5, 256 << 20))
+    asyncio.run(scene.backends.runs.insert([run]))
+    reserved = "0.5 of 4 CPUs, 256 MiB of 8 GiB"
+    assert reserved in row(cli("nodes", "list"), "node-a")
+    assert reserved in cli("nodes", "show", "node-a").stdout
+    node = parsed(cli("nodes", "show", "node-a", "-o", "json"))
+    assert node["capacity"] == {"cpu": 4, "memory": 8 << 30}
+    assert node["reserved"] == {"cpu": 0.5, "memory": 256 << 20}
 
 
 @pytest.mark.usefixtures("scene")

@@ -15,6 +15,7 @@ from cronflow.domain.run import Attempt, Outcome, Resolution, Run, RunState, Set
 from cronflow.domain.schedule.kinds import Every
 from tests.cli.conftest import Cli, parsed
 from tests.cli.scene import FAILED, FENCE, NOON, RETRYING, SUCCEEDED, Scene, ago, job, run
+from tests.contracts.builders import an_ended_run
 
 PLACED = Placement("node-a#5f1c", 0.31, (("node-b#77aa", "draining"), ("node-c#0c44", 1.5)), 2)
 
@@ -266,3 +267,16 @@ def test_a_fire_of_a_job_whose_breaker_is_open_is_not_retried_if_it_fails(cli: C
     assert titles(shown) == ["✓ due", "↷ no retries", "… upcoming"]
     assert "circuit breaker activated: 14 of 20 attempts had failed by 2026-11-21 11:55:00Z" in shown
     assert "if it fails, it is not retried" in shown
+
+
+def test_a_run_that_takes_longer_than_usual_shows_how_long_others_took(cli: Cli, scene: Scene) -> None:
+    run_id = asyncio.run(scene.service.jobs.trigger("rebuild-cache"))
+    change(scene, run_id, state=RunState.RUNNING, node="node-a#5f1c", attempt=1, started_at=ago(minutes=10))
+    assert "longer than usual" not in cli("runs", "why", run_id).stdout
+    for day in range(1, 13):
+        fire = ago(days=day)
+        ended = an_ended_run("rebuild-cache", fire, fire + timedelta(seconds=30), node="node-a#5f1c", fence=day)
+        asyncio.run(scene.backends.runs.insert([ended]))
+    assert "longer than usual: 95 % of the last 12 runs took at most 30" in cli("runs", "why", run_id).stdout
+    [link] = [link for link in parsed(cli("runs", "why", run_id, "-o", "json"))["chain"] if link["step"] == "runs"]
+    assert (link["usual_ms"], link["usual_of"], link["long"]) == (30_000, 12, True)

@@ -17,7 +17,8 @@ from cronflow.domain.alerts import Alert, AlertKind, AlertRecord, Failing, Notif
 from cronflow.domain.job import Delivery, Retry
 from cronflow.domain.placement import Waiting
 from cronflow.domain.recovery import Dispatch, End
-from cronflow.domain.run import Attempt, AttemptResult, Outcome, Run, RunState
+from cronflow.domain.run import Attempt, AttemptResult, Outcome, Resolution, Run, RunState, Settled
+from cronflow.domain.thresholds import AlertLevel, Crossing
 from cronflow.domain.transitions import ClaimedRun, Transition, dispatch, end, finish
 from cronflow.ports import Backends
 from cronflow.testing.memory import memory_backends
@@ -59,6 +60,19 @@ async def stores(request: pytest.FixtureRequest, emptied_namespace: str) -> Asyn
         return
     async with emptied(request.getfixturevalue("mongo_url"), emptied_namespace) as database:
         yield adapters(RedisConnection("redis://nobody", emptied_namespace), database)
+
+
+def a_crossing(number: int = 1, alert: str = "billing", **fields: Any) -> Crossing:
+    base = Crossing(
+        alert=alert,
+        kind="dead_letters",
+        number=number,
+        before=AlertLevel.OK,
+        level=AlertLevel.CRITICAL,
+        figure=12.5,
+        at=T0,
+    )
+    return replace(base, **fields)
 
 
 # -------------------------------------------------------------------------------------------------------------- alerts
@@ -119,6 +133,29 @@ async def test_of_the_failures_of_a_job_the_one_that_ended_last_is_kept(stores: 
     await stores.alerts.fail([first])
     assert await stores.alerts.failing() == [second]
     await stores.alerts.fail([])
+
+
+async def test_each_number_of_a_crossing_is_stored_once_and_only_after_the_one_before(stores: Backends) -> None:
+    alerts = stores.alerts
+    assert await alerts.crossings() == {}
+    assert not await alerts.cross(a_crossing(2))
+    assert await alerts.cross(a_crossing())
+    assert not await alerts.cross(a_crossing(level=AlertLevel.WARN))
+    assert not await alerts.cross(a_crossing(3))
+    eased = a_crossing(2, before=AlertLevel.CRITICAL, level=AlertLevel.OK)
+    assert await alerts.cross(eased)
+    assert not await alerts.cross(a_crossing(2))
+    other = a_crossing(kind="retry_rate")
+    assert await alerts.cross(other)
+    assert await alerts.crossings() == {"billing/dead_letters": eased, "billing/retry_rate": other}
+
+
+async def test_crossings_go_with_their_alert_and_no_others(stores: Backends) -> None:
+    for name in ("billing", "other"):
+        await stores.alerts.create(replace(RECORD, alert=replace(ALERT, name=name)))
+        await stores.alerts.cross(a_crossing(alert=name))
+    await stores.alerts.delete("billing")
+    assert list(await stores.alerts.crossings()) == ["other/dead_letters"]
 
 
 async def test_failing_jobs_are_listed_page_by_page(stores: Backends) -> None:
@@ -369,3 +406,33 @@ async def test_a_job_is_behind_when_its_cursor_is_and_the_planner_looks_at_it(st
     found = await stores.alert_conditions.behind(T0, T0 + MINUTE, 9)
     assert [record.name for record in found] == ["behind", "deferred"]
     assert [record.name for record in await stores.alert_conditions.behind(T0, T0 + MINUTE, 1)] == ["behind"]
+
+
+async def test_open_runs_are_found_by_the_number_of_their_retries(stores: Backends) -> None:
+    ended: dict[str, Any] = {"state": RunState.FAILED, "check_at": None, "ended_at": T0, "outcome": Outcome.ERROR}
+    runs = [
+        a_run("b", attempt=4, dispatched_at=T0),
+        a_run("a", attempt=5, state=RunState.RETRYING, dispatched_at=T0 + MINUTE),
+        a_run("few", attempt=3),
+        a_run("ended", attempt=9, **ended),
+    ]
+    await stores.runs.insert(runs)
+    assert await stores.alert_conditions.retried(2, 9) == [runs[1], runs[0]]
+    assert await stores.alert_conditions.retried(2, 1) == [runs[1]]
+    assert await stores.alert_conditions.retried(3, 9) == [runs[1]]
+
+
+async def test_dead_letters_are_counted_by_job_up_to_a_number(stores: Backends) -> None:
+    ended: dict[str, Any] = {"check_at": None, "ended_at": T0}
+    await stores.runs.insert(
+        [
+            *(a_run("a", T0 + k * MINUTE, state=RunState.FAILED, outcome=Outcome.ERROR, **ended) for k in range(3)),
+            a_run("b", state=RunState.LOST, outcome=Outcome.LOST, **ended),
+            a_run("c", state=RunState.CANCELLED, outcome=Outcome.CANCELLED, **ended),
+            a_run("d"),
+        ]
+    )
+    assert dict(await stores.alert_conditions.dead_by_job(9)) == {"a": 3, "b": 1}
+    assert sum((await stores.alert_conditions.dead_by_job(2)).values()) == 2
+    await stores.dead_letters.settle([a_run("b").id], Resolution(Settled.ACKNOWLEDGED, T0))
+    assert dict(await stores.alert_conditions.dead_by_job(9)) == {"a": 3}

@@ -64,7 +64,7 @@ def test_a_job_without_limits_is_stored_as_before() -> None:
 
 def test_a_node_that_acquires_no_permits_is_never_given_a_run_with_limits() -> None:
     labels = {"gpu": "yes"}
-    older, newer = a_report(labels=labels, version="0.9.0"), a_report(labels=labels, acquires_permits=True)
+    older, newer = a_report(labels=labels, version="0.9.0"), a_report(labels=labels, knows_newer_keys=True)
     needs = needs_of(LIMITED)
     reason = unable(Member(older, timedelta(0), 0, 0), needs)
     assert reason == "does not support limits (it runs 0.9.0); upgrade it"

@@ -14,10 +14,12 @@ from cronflow.domain import transitions
 from cronflow.domain.job import Delivery, JobRecord, Pause, PlanIntent, Retry
 from cronflow.domain.maintenance_mode import MaintenanceMode
 from cronflow.domain.placement import Waiting
+from cronflow.domain.placement_rules import PlacedRun
 from cronflow.domain.recovery import Dispatch, End, Postpone
+from cronflow.domain.resources import ResourceAmount
 from cronflow.domain.run import OPEN, AttemptResult, Covers, Outcome, Run, RunState
 from cronflow.domain.transitions import Change, ClaimedRun, Transition
-from cronflow.ports import Deferral, LargeResult, LateResult, LogLine, Move, OpenRun, RunQuery
+from cronflow.ports import Deferral, LargeResult, LateResult, LogLine, Move, OpenRun, RunningRun, RunQuery
 from tests.contracts.builders import T0, a_job, a_pend, a_record, a_run
 from tests.contracts.conftest import Stores
 
@@ -293,6 +295,65 @@ async def test_a_run_comes_back_as_it_was_inserted(stores: Stores) -> None:
     run = a_run(covers=Covers(T0, T0 + MINUTE, None), args={"region": "eu"})
     await stores.runs.insert([run])
     assert await only_run(stores) == run
+
+
+async def test_what_open_runs_reserve_is_listed_while_they_are_on_a_node(stores: Stores) -> None:
+    half = ResourceAmount(0.5, 256 << 20)
+    runs = [
+        a_run("placed", reserved=half),
+        a_run("running", state=RunState.RUNNING, node="n2#a", reserved=ResourceAmount(memory=1 << 20)),
+        a_run("waits", state=RunState.RETRYING, reserved=half),
+        a_run("ended", state=RunState.SUCCEEDED, check_at=None, ended_at=T0, outcome=Outcome.OK, reserved=half),
+        a_run("plain"),
+    ]
+    await stores.runs.insert(runs)
+    assert await only_run(stores, runs[0].id) == runs[0]
+    found = {run.job: run for run in await stores.runs.reserving()}
+    assert found == {
+        "placed": PlacedRun(runs[0].id, "placed", "n1#a", half),
+        "running": PlacedRun(runs[1].id, "running", "n2#a", ResourceAmount(memory=1 << 20)),
+    }
+    # A new dispatch replaces what it reserves, and a job without resources reserves nothing.
+    for run, reserved in ((runs[0], ResourceAmount(1)), (runs[1], None)):
+        verdict = Dispatch(
+            Transition.REDISPATCH_UNTAKEN if run.state is RunState.DISPATCHED else Transition.REDISPATCH_LOST
+        )
+        change = transitions.dispatch(run, verdict, fence=200, term=2, node="n3#a", job_ver=1, at=T0, reserved=reserved)
+        assert await stores.runs.apply([replace(change, only_when_due=False)])
+    assert await stores.runs.reserving() == [PlacedRun(runs[0].id, "placed", "n3#a", ResourceAmount(1))]
+
+
+async def test_an_open_run_has_its_node_unless_it_waits_to_be_dispatched(stores: Stores) -> None:
+    waiting = Waiting(fire=T0, since=T0, reason="no node can take it")
+    runs = [
+        a_run("placed"),
+        a_run("running", state=RunState.RUNNING, started_at=T0),
+        a_run("waits", waiting=waiting),
+        a_run("retries", state=RunState.RETRYING),
+    ]
+    await stores.runs.insert(runs)
+    found = await stores.runs.open_of([run.job for run in runs])
+    assert {job: run.node for job, [run] in found.items()} == {
+        "placed": "n1#a",
+        "running": "n1#a",
+        "waits": None,
+        "retries": None,
+    }
+
+
+async def test_running_runs_are_found_by_their_start(stores: Stores) -> None:
+    running: dict[str, Any] = {"state": RunState.RUNNING, "started_at": T0}
+    await stores.runs.insert(
+        [
+            a_run("old", **running),
+            a_run("young", **(running | {"started_at": T0 + MINUTE})),
+            a_run("waits", started_at=T0),
+            a_run("ended", state=RunState.SUCCEEDED, check_at=None, started_at=T0, ended_at=T0, outcome=Outcome.OK),
+        ]
+    )
+    assert await stores.runs.running(T0, 9) == [RunningRun(a_run("old").id, "old", "n1#a", T0)]
+    assert len(await stores.runs.running(T0 + MINUTE, 9)) == 2
+    assert len(await stores.runs.running(T0 + MINUTE, 1)) == 1
 
 
 async def test_google_sre_inserting_a_run_twice_tells_which_were_new_and_changes_nothing(stores: Stores) -> None:

@@ -42,11 +42,18 @@ def test_a_document_is_read_and_written_back_the_same() -> None:
     whole = parse_alert(
         {
             "name": "all",
-            "on": ["failed", "recovered", "dead_letter", "late", "no_leader"],
+            "on": [
+                *("failed", "recovered", "dead_letter", "late", "no_leader"),
+                *("running_long", "retries", "dead_letters", "report"),
+            ],
             "jobs": ["billing-*", "x"],
             "webhook": {"url": "http://10.0.0.1:8080/a?b=c", "secret": "${secret:HOOKS}"},
             "late_after": "90s",
             "no_leader_after": 30,
+            "retries": 4,
+            "dead_letters": {"warn": 1, "critical": 3},
+            "retry_rate": 0.5,
+            "report": {"day": "friday", "time": "17:30", "tz": "Europe/Berlin"},
             "enabled": False,
         }
     )
@@ -63,7 +70,14 @@ def test_a_document_is_read_and_written_back_the_same() -> None:
         ({"webhook": {}}, "alerts[0].webhook.url: missing"),
         ({"name": "Ä"}, "alerts[0].name: 'Ä' is not a alert name"),
         ({"on": []}, "alerts[0].on: on is empty"),
-        ({"on": ["fail"]}, "alerts[0].on[0]: expected failed, recovered, dead_letter, late or no_leader"),
+        ({"on": ["fail"]}, "alerts[0].on[0]: expected failed, recovered, dead_letter, late, no_leader, running_long,"),
+        ({"on": ["retry_rate"], "jobs": ["a"]}, "alerts[0]: on has retry_rate, which counts the attempts of all jobs"),
+        ({"retries": -1}, "alerts[0].retries: retries is -1; it must be 0 to 100"),
+        ({"retry_rate": 20}, "alerts[0].retry_rate: retry_rate is 20; it is a share, such as 0.2, between 0 and 1"),
+        ({"dead_letters": {"warn": 11}}, "alerts[0].dead_letters.warn: has warn 11 and critical 10; they must be"),
+        ({"report": {"time": "8:00"}}, "alerts[0].report.time: '8:00' is not a time of day (write it like 08:00)"),
+        ({"report": {"tz": "Europe/Berln"}}, "alerts[0].report.tz: "),
+        ({"report": {"day": "mon"}}, "alerts[0].report.day: expected monday, tuesday,"),
         ({"on": ["late", "late"]}, "alerts[0].on: on has a kind twice"),
         ({"on": ["recovered"]}, "alerts[0].on: on has recovered, but no kind that a job could recover from (add"),
         ({"jobs": ["a b"]}, "alerts[0].jobs: 'a b' is not a pattern of job names"),

@@ -18,6 +18,7 @@ from cronflow.bootstrap.roles import build_node
 from cronflow.domain.capabilities import Capabilities
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.job import CLEANUP, SWEEP, Job, Overlap, PythonTarget, Retry, StartGuard, SystemTarget, system_jobs
+from cronflow.domain.resources import ResourceAmount
 from cronflow.domain.run import AttemptResult, Outcome, Run, RunState
 from cronflow.domain.schedule.kinds import Every, Once
 from cronflow.executors import Executors, SystemExecutor
@@ -50,6 +51,7 @@ class Swept(Cluster):
         slots: int = 16,
         skew: timedelta = timedelta(0),
         capabilities: Capabilities | None = None,
+        capacity: ResourceAmount | None = None,
         **labels: str,
     ) -> Node:
         """One more node."""

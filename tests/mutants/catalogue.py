@@ -58,6 +58,9 @@ MONGO: tuple[Mutant, ...] = (
         # delete
         ('_notices.delete_many({"alert": name})', "_notices.delete_many({})"),
         ('_failing.delete_many({"alert": name})', "_failing.delete_many({})"),
+        ('_crossings.delete_many({"alert": name})', "_crossings.delete_many({})"),
+        # cross
+        ('{"_id": crossing.place, "number": crossing.number - 1}', '{"_id": crossing.place}'),
         # judge
         ('{"$max": {"judged": until}}', '{"$set": {"judged": until}}'),
         # fail and recovered
@@ -625,7 +628,8 @@ LATE_INSERTS: tuple[Mutant, ...] = (
         "leader/planner.py",
         ("self._late_inserts.capacity >= len(planned)", "True"),
         (" and pending_run.node in inserting", ""),
-        ("return dispatched and plan.record.job.start_guard is StartGuard.REDIS", "return dispatched"),
+        ("dispatched and job.start_guard is StartGuard.REDIS and", "dispatched and"),
+        (" and not job.resources", ""),
         (" and pending_run.node in inserting", " and pending_run.node in {*inserting, None}"),
         ("self._pending_runs.ensure(records, tenure.term)", "self._pending_runs.ensure((), tenure.term)"),
         ("pending_run=pending_run if plan.run in late else None,", "pending_run=None,"),
@@ -691,6 +695,10 @@ LOOK_AHEAD: tuple[Mutant, ...] = (
         ("return 0 if early is None else", "early = early or 0\n        return"),
     ),
     *_of(
+        "leader/dispatcher.py",
+        ("if self._clock.monotonic() - read_at >= START_BY_S:", "if False:"),
+    ),
+    *_of(
         # `among` leaves out jobs that wait for their turn, and `decide_all` ends without capacity, only to save work.
         "leader/look_ahead.py",
         ("placed = fleet.place(needs_of(record.job), early=True)", "placed = fleet.place(needs_of(record.job))"),
@@ -701,7 +709,6 @@ LOOK_AHEAD: tuple[Mutant, ...] = (
         "leader/planner.py",
         ("not_before=pending_run.fire if plan.early else None,", ""),
         ("if early and not self._out_of_capacity:", "if early:"),
-        ("if self._clock.monotonic() - read_at >= START_BY_S:", "if False:"),
         (
             "self._late_inserts.defer(intent.id, tenure.term, deferred, batch[-1].early)",
             "self._late_inserts.defer(intent.id, tenure.term, deferred)",

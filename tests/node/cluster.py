@@ -13,6 +13,7 @@ from typing import Any
 from cronflow.bootstrap.roles import build_node
 from cronflow.domain.capabilities import Capabilities
 from cronflow.domain.metrics import MetricSource
+from cronflow.domain.resources import ResourceAmount
 from cronflow.domain.run import AttemptResult, Outcome, Run
 from cronflow.leader.elector import Elector
 from cronflow.leader.planner import Planner
@@ -136,6 +137,7 @@ class Cluster:
         slots: int = 16,
         skew: timedelta = timedelta(0),
         capabilities: Capabilities | None = None,
+        capacity: ResourceAmount | None = None,
         **labels: str,
     ) -> Node:
         """One more node, with a spool if the cluster has a folder for them; `skew` puts its own clock wrong."""
@@ -154,6 +156,7 @@ class Cluster:
             webhook_sender=self.webhook_sender,
             meter=self.meters.setdefault(name, PrometheusMeter((MetricSource.NODE, MetricSource.LEADER))),
             capabilities=capabilities,
+            capacity=capacity,
         )
 
         async def live() -> None:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
+from cronflow.domain.resources import ResourceAmount
 from cronflow.node.resources import Resources
 
 MIB = 1024 * 1024
@@ -50,6 +51,19 @@ def written(folder: Path, files: Mapping[str, str]) -> Path:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
     return folder
+
+
+@pytest.mark.parametrize("files", [V2, V1], ids=["v2", "v1"])
+def test_the_capacity_is_the_limit_of_the_cgroup(tmp_path: Path, files: dict[str, str]) -> None:
+    assert Resources(written(tmp_path, files)).capacity() == ResourceAmount(cpu=0.5, memory=256 * MIB)
+
+
+@pytest.mark.parametrize("files", UNLIMITED.values(), ids=UNLIMITED)
+def test_without_limits_the_capacity_is_that_of_the_machine(
+    tmp_path: Path, files: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(psutil, "cpu_count", lambda: 6)
+    assert Resources(written(tmp_path, files)).capacity() == ResourceAmount(cpu=6, memory=4096 * MIB)
 
 
 @pytest.mark.parametrize("files", [V2, V1], ids=["v2", "v1"])

@@ -158,12 +158,12 @@ async def test_an_acknowledgement_is_written_with_name_instant_and_note(bench: B
 async def test_the_report_reads_page_by_page_and_reports_when_it_is_cut(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cronflow.usecases.runs.PAGE", 2)
+    monkeypatch.setattr("cronflow.usecases.failures.PAGE", 2)
     await bench.backends.runs.insert([a_dead_run(k, error=f"order {k}") for k in range(1, 6)])
     await bench.backends.runs.insert([a_dead_run(9, state=RunState.SUCCEEDED), a_dead_run(-900)])
     failures, more = await bench.service.runs.report(T0)
     assert [(failure.reason, failure.count) for failure in failures] == [("order <n>", 5), ("no", 1)]
     assert not more
-    monkeypatch.setattr("cronflow.usecases.runs.MOST_REPORTED", 4)
+    monkeypatch.setattr("cronflow.usecases.failures.MOST_REPORTED", 4)
     failures, more = await bench.service.runs.report(T0)
     assert (sum(failure.count for failure in failures), more) == (4, True)

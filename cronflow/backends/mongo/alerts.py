@@ -18,19 +18,21 @@ from cronflow.backends.mongo.database import MongoDatabase, NamedCollection
 from cronflow.domain.alerts import KEPT, AlertRecord, Failing, Notification
 from cronflow.domain.job import JobRecord
 from cronflow.domain.run import Run
+from cronflow.domain.thresholds import Crossing
 
 NEVER = datetime(9999, 12, 31, tzinfo=UTC)
 IS_DUE = {"$lte": ["$due_at", "$$NOW"]}
 
 
 class MongoAlertStore(NamedCollection):
-    """`failing` has a document per alert and job, `<alert>/<job>`."""
+    """`failing` has a document per alert and job, `<alert>/<job>`; `crossings` one per alert and kind."""
 
     collection = "alerts"
 
     def __init__(self, database: MongoDatabase) -> None:
         super().__init__(database)
         self._failing, self._notices = database["failing"], database["notices"]
+        self._crossings = database["crossings"]
 
     async def create(self, record: AlertRecord) -> bool:
         return await self.insert(codec.alert_record_document(record))
@@ -53,6 +55,7 @@ class MongoAlertStore(NamedCollection):
             result = await self._documents.delete_one({"_id": name})
             await self._notices.delete_many({"alert": name})
             await self._failing.delete_many({"alert": name})
+            await self._crossings.delete_many({"alert": name})
         return bool(result.deleted_count)
 
     async def judge(self, name: str, until: datetime) -> None:
@@ -84,6 +87,23 @@ class MongoAlertStore(NamedCollection):
     async def recovered(self, failing: Failing) -> None:
         async with self._database.translated():
             await self._failing.delete_one({"_id": failing.place, "run": failing.run})
+
+    async def crossings(self) -> Mapping[str, Crossing]:
+        async with self._database.translated():
+            found = await self._crossings.find({}).to_list(None)
+        return {one["_id"]: codec.crossing(one) for one in found}
+
+    async def cross(self, crossing: Crossing) -> bool:
+        """The first one of an alert and kind is inserted; the unique id refuses a second first one."""
+        match = {"_id": crossing.place, "number": crossing.number - 1}
+        async with self._database.translated():
+            try:
+                result = await self._crossings.replace_one(
+                    match, codec.crossing_document(crossing), upsert=crossing.number == 1
+                )
+            except DuplicateKeyError:
+                return False
+        return bool(result.matched_count or result.upserted_id)
 
 
 class MongoOutbox:
@@ -209,6 +229,25 @@ class MongoAlertConditions:
         async with self._database.translated():
             found = await self._runs.find(match).sort("waiting.since", 1).limit(limit).to_list(None)
         return [codec.run(document) for document in found]
+
+    async def retried(self, more_than: int, limit: int) -> list[Run]:
+        match = {"open": True, "attempt": {"$gt": more_than + 1}}
+        async with self._database.translated():
+            cursor = self._runs.find(match).hint("turn").sort([("dispatched_at", -1), ("_id", 1)]).limit(limit)
+            found = await cursor.to_list(None)
+        return [codec.run(document) for document in found]
+
+    async def dead_by_job(self, limit: int) -> Mapping[str, int]:
+        """From the keys of the index `dead` alone."""
+        pipeline: list[Mapping[str, Any]] = [
+            {"$match": {"dead": True}},
+            {"$sort": {"fire_at": -1, "_id": -1, "job": 1}},
+            {"$limit": limit},
+            {"$group": {"_id": "$job", "count": {"$sum": 1}}},
+        ]
+        async with self._database.translated():
+            found = await self._runs.aggregate(pipeline, hint="dead").to_list(None)
+        return {one["_id"]: one["count"] for one in found}
 
     async def behind(self, fire: datetime, due: datetime, limit: int) -> list[JobRecord]:
         match = {"active": True, "due_at": {"$lte": due}, "next_fire": {"$lte": fire}}

@@ -136,4 +136,5 @@ def _tally(document: Mapping[str, Any]) -> Tally:
         outcomes=Counter(document.get("outcomes", {})),
         lateness=Counter({int(step): count for step, count in document.get("lateness", {}).items()}),
         duration=Counter({int(step): count for step, count in document.get("duration", {}).items()}),
+        attempts=Counter(document.get("attempts", {})),
     )

@@ -90,6 +90,12 @@ INDEXES = {
             name="backfill",
             partialFilterExpression={"backfill": {"$exists": True}},
         ),
+        # Placement: the open runs that reserve CPU or memory.
+        IndexModel(
+            [("node", ASCENDING)],
+            name="reserved",
+            partialFilterExpression={"open": True, "reserved.cpu": {"$exists": True}},
+        ),
         # Alerts: failed and lost runs not yet evaluated.
         IndexModel([("ended_at", ASCENDING)], name="untold", partialFilterExpression={"untold": True}),
         # Alerts: runs that wait for a node.

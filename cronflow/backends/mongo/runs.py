@@ -20,13 +20,16 @@ from cronflow.domain.backfill import FireOutline
 from cronflow.domain.cluster import NODE_SEPARATOR
 from cronflow.domain.permits import Standing
 from cronflow.domain.placement import OLDEST_EVERY
+from cronflow.domain.placement_rules import PlacedRun
+from cronflow.domain.resources import NOTHING
 from cronflow.domain.run import DEAD, MAX_ATTEMPTS_KEPT, OPEN, Kind, Resolution, Run, RunState, Settled
 from cronflow.domain.transitions import Change
-from cronflow.ports import LargeResult, LateResult, OpenRun, RunQuery
+from cronflow.ports import LargeResult, LateResult, OpenRun, RunningRun, RunQuery
 
 CHARACTERS_AT_ONCE = 8 * 1024 * 1024
 EARLIEST = datetime.min.replace(tzinfo=UTC)
 TAKEN = [RunState.DISPATCHED.value, RunState.RUNNING.value]
+OPEN_RUN_FIELDS = {"job": 1, "state": 1, "created_at": 1, "node": 1, "waiting.since": 1}
 HAS_PASSED = {"$lte": ["$check_at", "$$NOW"]}
 
 
@@ -104,18 +107,35 @@ class MongoRunStore:
         return await self._open({"job": {"$in": list(jobs)}, "open": True, "state": {"$in": TAKEN}}, "turn")
 
     async def _open(self, query: dict[str, Any], index: str) -> dict[str, list[OpenRun]]:
-        fields = {"job": 1, "state": 1, "created_at": 1}
         async with self._database.translated():
-            rows = await self._runs.find(query, fields).hint(index).to_list(None)
+            rows = await self._runs.find(query, OPEN_RUN_FIELDS).hint(index).to_list(None)
         found: dict[str, list[OpenRun]] = {}
         for row in rows:
-            found.setdefault(row["job"], []).append(OpenRun(row["_id"], RunState(row["state"]), row["created_at"]))
+            on_node = row["state"] in TAKEN and not row.get("waiting")
+            node = row.get("node") if on_node else None
+            run = OpenRun(row["_id"], RunState(row["state"]), row["created_at"], node)
+            found.setdefault(row["job"], []).append(run)
         return found
 
     async def standings(self, ids: Collection[str]) -> dict[str, Standing]:
         async with self._database.translated():
             rows = await self._runs.find({"_id": {"$in": list(ids)}}, {"state": 1, "fence": 1}).to_list(None)
         return {row["_id"]: Standing(RunState(row["state"]), row["fence"]) for row in rows}
+
+    async def reserving(self) -> list[PlacedRun]:
+        query = {"open": True, "reserved.cpu": {"$exists": True}, "state": {"$in": TAKEN}}
+        async with self._database.translated():
+            rows = await self._runs.find(query, {"job": 1, "node": 1, "reserved": 1}).hint("reserved").to_list(None)
+        return [
+            PlacedRun(row["_id"], row["job"], row["node"], codec.amount(row["reserved"]) or NOTHING) for row in rows
+        ]
+
+    async def running(self, started_until: datetime, limit: int) -> list[RunningRun]:
+        match = {"open": True, "state": RunState.RUNNING.value, "started_at": {"$lte": started_until}}
+        async with self._database.translated():
+            fields = {"job": 1, "node": 1, "started_at": 1}
+            found = await self._runs.find(match, fields).limit(limit).hint("turn").to_list(None)
+        return [RunningRun(one["_id"], one["job"], one["node"], one["started_at"]) for one in found]
 
     async def find(self, query: RunQuery) -> list[Run]:
         async with self._database.translated():

@@ -140,6 +140,20 @@ def _state(alert: AlertSchema) -> Text:
     return formatting.word("active" if alert["enabled"] else "disabled")
 
 
+def _thresholds(alert: AlertSchema) -> str:
+    """The settings of those of its conditions that have any, one a line."""
+    dead, report = alert["dead_letters"], alert["report"]
+    shown = {
+        "late": f"late after {alert['late_after']}",
+        "no_leader": f"no leader for {alert['no_leader_after']}",
+        "retries": f"retried more than {formatting.plural(alert['retries'], 'time')}",
+        "dead_letters": f"warn from {dead['warn']} dead letters on, critical from {dead['critical']}",
+        "retry_rate": f"more than {alert['retry_rate']:.0%} of the attempts of the last hour are retries",
+        "report": f"a report every {report['day'].capitalize()} at {report['time']} {report['tz']}",
+    }
+    return "\n".join(text for kind, text in shown.items() if kind in alert["on"])
+
+
 def _page(alert: AlertSchema, notifications: Sequence[NotificationSchema], now: datetime) -> None:
     by = formatting.clean(alert["updated_by"] or "")
     facts(
@@ -148,6 +162,7 @@ def _page(alert: AlertSchema, notifications: Sequence[NotificationSchema], now: 
             ("state", _state(alert)),
             ("on", " ".join(alert["on"])),
             ("jobs", " ".join(alert["jobs"]) or "all"),
+            ("thresholds", _thresholds(alert) or None),
             ("to", formatting.clean(alert["webhook"]["url"])),
             ("signed with", alert["webhook"]["secret"] or "nothing"),
             ("changed", f"{times.absolute(alert['updated_at'])} {by}".rstrip()),

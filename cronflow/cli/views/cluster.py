@@ -11,6 +11,7 @@ from rich.text import Text
 from cronflow.cli.terminal import formatting, times
 from cronflow.cli.terminal.output import console
 from cronflow.cli.terminal.tables import Column, facts, table_of
+from cronflow.domain.resources import shown_cpu, shown_size
 
 if TYPE_CHECKING:
     from cronflow.schemas.cluster import (
@@ -39,6 +40,7 @@ def node_table(nodes: Sequence[NodeSchema]) -> None:
             (Column("QUEUED", drop=4, align="right"), lambda node: str(node["queued"])),
             (Column("CPU", drop=2, align="right"), lambda node: f"{node['cpu']:.0%}"),
             (Column("MEMORY", drop=3, align="right"), lambda node: f"{node['memory']:.0%}"),
+            (Column("RESERVED", drop=6), _reserved),
             (Column("HEARTBEAT", drop=1, align="right"), _heartbeat),
             (Column("LABELS", drop=5, least=12), _labels),
             (Column("HOST", drop=7), lambda node: formatting.clean(node["host"])),
@@ -61,6 +63,7 @@ def node_page(node: NodeDetailSchema) -> None:
             ("busy", f"{node['in_flight']} of {node['slots']} slots, {node['queued']} queued"),
             ("cpu", f"{node['cpu']:.0%}"),
             ("memory", f"{node['memory']:.0%}"),
+            ("reserved", _reserved(node) or None),
             ("heartbeat", _heartbeat(node)),
             ("started", None if node["started_at"] is None else times.absolute(node["started_at"])),
             ("labels", _labels(node) or None),
@@ -151,6 +154,15 @@ def event_text(event: EventSchema, *, within_day: bool = False) -> Text:
 
 def _heartbeat(node: NodeSchema) -> str:
     return f"{times.duration(node['heartbeat_age_s'] * 1000)} ago"
+
+
+def _reserved(node: NodeSchema) -> str:
+    """What runs reserve of the node's capacity. An API of 0.9 returns neither."""
+    capacity, reserved = node.get("capacity"), node.get("reserved")
+    if capacity is None or reserved is None:
+        return ""
+    cpu = f"{shown_cpu(reserved['cpu'])} of {shown_cpu(capacity['cpu'])} CPUs"
+    return f"{cpu}, {shown_size(reserved['memory'])} of {shown_size(capacity['memory'])}"
 
 
 def _labels(node: NodeSchema) -> str:

@@ -165,7 +165,12 @@ def _run_step(link: LinkSchema, now: datetime) -> Step | None:
         case "runs":
             on = "" if link["node"] is None else f" on {node_name(link['node'])}"
             length = times.span(now - times.parsed(link["since"]))
-            return Look("▶", BLUE), "running", [f"attempt {link['attempt']}{on}, for {length}"]
+            lines = [f"attempt {link['attempt']}{on}, for {length}"]
+            # An API of 0.9 does not return the usual duration.
+            if link.get("long") and link["usual_ms"] is not None:
+                usual = f"95 % of the last {link['usual_of']} runs took at most {times.duration(link['usual_ms'])}"
+                lines.append(f"longer than usual: {usual}")
+            return Look("▶", BLUE), "running", lines
         case "tries_again":
             waiting = link["waiting"]
             if waiting is None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from operator import attrgetter
@@ -10,6 +11,7 @@ from operator import attrgetter
 from cronflow.domain.alerts import AlertRecord, Failing, Notification, NotificationState
 from cronflow.domain.job import JobRecord
 from cronflow.domain.run import Run
+from cronflow.domain.thresholds import Crossing
 from cronflow.testing.memory.documents import DocumentPort, Documents, NamedStore
 
 
@@ -72,6 +74,7 @@ class MemoryAlertStore(NamedStore[AlertRecord], port="alerts"):
     async def delete(self, name: str) -> bool:
         _drop(self.documents, [one.id for one in self.documents.notifications.values() if one.alert == name])
         self.documents.failing.delete_where(lambda one: one.alert == name)
+        self.documents.crossings.delete_where(lambda one: one.alert == name)
         return self.records.pop(name, None) is not None
 
     async def judge(self, name: str, until: datetime) -> None:
@@ -90,6 +93,16 @@ class MemoryAlertStore(NamedStore[AlertRecord], port="alerts"):
         present = self.documents.failing.get(failing.place)
         if present is not None and present.run == failing.run:
             del self.documents.failing[failing.place]
+
+    async def crossings(self) -> Mapping[str, Crossing]:
+        return dict(self.documents.crossings)
+
+    async def cross(self, crossing: Crossing) -> bool:
+        if crossing.number == 1:
+            return self.documents.crossings.insert(crossing.place, crossing)
+        return self.documents.crossings.replace_if(
+            crossing.place, lambda present: present.number == crossing.number - 1, lambda _: crossing
+        )
 
 
 class MemoryAlertConditions(DocumentPort, port="alert_conditions"):
@@ -125,6 +138,13 @@ class MemoryAlertConditions(DocumentPort, port="alert_conditions"):
             if run.is_open and run.waiting and run.waiting.since <= since and run.waiting.blocked_by is None
         ]
         return [run for _, _, run in sorted(found, key=lambda row: row[:2])[:limit]]
+
+    async def retried(self, more_than: int, limit: int) -> list[Run]:
+        found = [run for run in self.documents.runs.values() if run.is_open and run.attempt > more_than + 1]
+        return sorted(found, key=lambda run: run.dispatched_at or run.created_at, reverse=True)[:limit]
+
+    async def dead_by_job(self, limit: int) -> Mapping[str, int]:
+        return Counter([run.job for run in self.documents.runs.values() if run.is_dead][:limit])
 
     async def behind(self, fire: datetime, due: datetime, limit: int) -> list[JobRecord]:
         return self.documents.jobs.page(

@@ -19,6 +19,7 @@ from cronflow.domain.permits import LimitState
 from cronflow.domain.rollup import BucketSize, Tally
 from cronflow.domain.run import Run
 from cronflow.domain.sweep import SweepReport
+from cronflow.domain.thresholds import Crossing
 from cronflow.domain.transitions import Change
 from cronflow.domain.version import Version
 from cronflow.ports import Clock, LargeResult, LateResult, LogLine, ReplicaSet
@@ -53,6 +54,7 @@ class Documents:
         self.backfills = Table[str, tuple[Backfill, tuple[datetime, ...]]]()
         self.alerts = Table[str, AlertRecord]()
         self.failing = Table[str, Failing]()
+        self.crossings = Table[str, Crossing]()
         self.notifications = Table[str, Notification]()
         self.due = Table[str, datetime]()
         self.limits = Table[str, LimitState]()

@@ -18,12 +18,25 @@ from cronflow.domain.job import JobRecord, PlanIntent
 from cronflow.domain.maintenance_mode import MaintenanceMode
 from cronflow.domain.permits import Standing
 from cronflow.domain.placement import OLDEST_EVERY
+from cronflow.domain.placement_rules import PlacedRun
 from cronflow.domain.run import DEAD, GRAVE, MAX_ATTEMPTS_KEPT, OPEN, Resolution, Run, RunState, Settled, contains
 from cronflow.domain.transitions import Change
 from cronflow.domain.version import Version
-from cronflow.ports import Deferral, Found, LargeResult, LateResult, LineQuery, LogLine, Move, OpenRun, RunQuery
+from cronflow.ports import (
+    Deferral,
+    Found,
+    LargeResult,
+    LateResult,
+    LineQuery,
+    LogLine,
+    Move,
+    OpenRun,
+    RunningRun,
+    RunQuery,
+)
 from cronflow.testing.memory.documents import DocumentPort
 
+TAKEN = OPEN - {RunState.RETRYING}
 PLACE = attrgetter("fire_at", "id")
 
 
@@ -215,17 +228,32 @@ class MemoryRunStore(DocumentPort, port="runs"):
         return self._in(OPEN, jobs)
 
     async def taken_of(self, jobs: Collection[str]) -> dict[str, list[OpenRun]]:
-        return self._in(OPEN - {RunState.RETRYING}, jobs)
+        return self._in(TAKEN, jobs)
 
     def _in(self, states: Collection[RunState], jobs: Collection[str]) -> dict[str, list[OpenRun]]:
         found: dict[str, list[OpenRun]] = {}
         for run in self.documents.runs.values():
             if run.state in states and run.job in jobs:
-                found.setdefault(run.job, []).append(OpenRun(run.id, run.state, run.created_at))
+                node = run.node if run.state in TAKEN and run.waiting is None else None
+                found.setdefault(run.job, []).append(OpenRun(run.id, run.state, run.created_at, node))
         return found
 
     async def standings(self, ids: Collection[str]) -> dict[str, Standing]:
         return {run.id: Standing(run.state, run.fence) for run in self.documents.runs.pick(ids)}
+
+    async def reserving(self) -> list[PlacedRun]:
+        return [
+            PlacedRun(run.id, run.job, run.node, run.reserved)
+            for run in self.documents.runs.values()
+            if run.reserved is not None and run.node is not None and run.state in TAKEN
+        ]
+
+    async def running(self, started_until: datetime, limit: int) -> list[RunningRun]:
+        return [
+            RunningRun(run.id, run.job, run.node or "", run.started_at)
+            for run in self.documents.runs.values()
+            if run.state is RunState.RUNNING and run.started_at is not None and run.started_at <= started_until
+        ][:limit]
 
     async def find(self, query: RunQuery) -> list[Run]:
         return self.documents.runs.page(

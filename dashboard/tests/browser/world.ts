@@ -303,7 +303,7 @@ export class World {
     return {
       name, description, schedule: schedule === null ? null : { start: null, end: null, ...schedule }, run: name === SHELL ? { shell: 'pg_dump main | ship', cwd: null, env: {}, run_as: null, limits: { cpu: null, memory: null, file_size: null, files: null, processes: null } } : { python: `${name.split(/[-.]/)[0]}.jobs:${name.replaceAll(/[-.]/g, '_')}`, args: { region: 'eu' }, process: false },
       retry: { max: 3, initial: '30s', multiplier: 2, cap: '15m', jitter: false }, timeout: '10m', overlap: 'forbid',
-      misfire: { policy: 'fire_once', late_after: '1m', grace: '1h', max_catch_up: 100 }, delivery: 'at_least_once', start_guard: 'redis', priority: 5, require: {},
+      misfire: { policy: 'fire_once', late_after: '1m', grace: '1h', max_catch_up: 100 }, delivery: 'at_least_once', start_guard: 'redis', priority: 5, require: {}, prefer: {}, spread: false, apart_from: [], resources: { cpu: 0, memory: null },
       labels: { team: ['billing', 'search', 'growth', 'data', 'platform'][i % 5] as string, tier: i % 3 === 0 ? 'gold' : 'silver' }, enabled: !disabled,
       words: schedule === null ? null : (DESCRIPTIONS[schedule.cron ?? ''] ?? `every ${schedule.every ?? 'hour'}`), pending_run: null, state: disabled ? 'disabled' : paused ? 'paused' : schedule === null ? 'by_hand' : 'active', paused,
       next_fire: schedule === null || disabled ? null : iso(Math.ceil(this.now() / 1000) * 1000 + [4, 11, 29, 58, 240, 900, 3400, 17_000, 60_000, 190_000][i % 10]! * 1000),
