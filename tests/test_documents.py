@@ -403,7 +403,7 @@ def test_every_problem_is_reported_at_once_in_the_order_of_the_document() -> Non
             dict([*MINIMAL.items(), (7, 1)]),
             "jobs[0].7: expected text as a key, got the number 7 (put the key in quotes)",
         ),
-        ({**MINIMAL, "concurrency": {}}, "jobs[0].concurrency: not supported by this version (remove it)"),
+        ({**MINIMAL, "after": []}, "jobs[0].after: not supported by this version (remove it)"),
         (
             {**MINIMAL, "resources": {"memory": 256}},
             "jobs[0].resources.memory: expected text, got the number 256 (put it in quotes)",

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, nullcontext
 from cronflow.app import App
 from cronflow.backends.clock import SystemClock
 from cronflow.bootstrap.api import api_server, serve_with_stream
-from cronflow.bootstrap.node import capabilities, capacity, executors
+from cronflow.bootstrap.node import capabilities, capacity, executors, http_breakers
 from cronflow.bootstrap.parts import (
     VERSION,
     cluster_config,
@@ -24,7 +24,6 @@ from cronflow.bootstrap.roles import build_node
 from cronflow.config import Settings
 from cronflow.domain.job import system_jobs
 from cronflow.domain.metrics import MetricSource
-from cronflow.executors.http import Breakers
 from cronflow.executors.prints import capturing_prints
 from cronflow.live.hub import Hub
 from cronflow.node.event_log import EventLog
@@ -46,7 +45,7 @@ async def memory_cluster(
     server = await api_server(settings, service, backends, clock, hub, host, port, meter)
     # The caller handles signals; uvicorn would install its own handlers.
     server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
-    breakers = Breakers(emit=event_log.emit)
+    breakers = http_breakers(settings, event_log.emit)
     by_target = executors(
         settings,
         apps,

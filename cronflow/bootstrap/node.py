@@ -66,6 +66,12 @@ def executors(
     return WithSecrets(by_target, backends.secrets, vault(settings))
 
 
+def http_breakers(settings: Settings, emit: EventSink) -> Breakers:
+    """The circuit breakers of the hosts that HTTP jobs call."""
+    reset_s = settings.http_breaker_reset.total_seconds()
+    return Breakers(failures=settings.http_breaker_failures, reset_s=reset_s, emit=emit)
+
+
 def capabilities(settings: Settings, apps: Sequence[App], modules: Collection[str] = ()) -> Capabilities:
     """What a node with these settings and apps announces that it can run. `modules` are those of Apps that are loaded
     in other processes.
@@ -156,11 +162,7 @@ async def run_node(
         if pool is not None:
             pool.emit = event_log.emit
         spool = await stack.enter_async_context(Spool(settings.spool_dir / settings.namespace / name, clock))
-        breakers = Breakers(
-            failures=settings.http_breaker_failures,
-            reset_s=settings.http_breaker_reset.total_seconds(),
-            emit=event_log.emit,
-        )
+        breakers = http_breakers(settings, event_log.emit)
         by_target = executors(
             settings,
             apps,

@@ -13,6 +13,7 @@ Without a backfill this costs the leader one read every five seconds.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import structlog
@@ -21,7 +22,7 @@ from cronflow.domain.backfill import MOST_OPEN, Backfill, BackfillState, PageSiz
 from cronflow.domain.cluster import Tenure
 from cronflow.domain.errors import Conflict
 from cronflow.domain.events import BackfillCancelled, BackfillEnded
-from cronflow.domain.job import JobRecord, Overlap
+from cronflow.domain.job import PRIORITIES, JobRecord, Overlap
 from cronflow.domain.planning import run_on_request
 from cronflow.domain.run import Kind, RunState, backfill_of, backfill_run_id
 from cronflow.leader.contention import Contention
@@ -129,7 +130,11 @@ class Backfiller:
     async def _insert(self, one: WatchedBackfill, record: JobRecord, page: PageSize) -> None:
         backfill, now = one.backfill, self._clock.now()
         runs = [
-            run_on_request(record, backfill_run_id(backfill.id, fire), Kind.BACKFILL, fire, None, now)
+            # The lowest, so that they are read after everything else that waits.
+            replace(
+                run_on_request(record, backfill_run_id(backfill.id, fire), Kind.BACKFILL, fire, None, now),
+                priority=PRIORITIES[0],
+            )
             for fire in one.upcoming[: page.count]
         ]
         new = await self._runs.insert(runs)
@@ -140,7 +145,7 @@ class Backfiller:
         # Another leader has moved the cursor, or the backfill was cancelled.
         present = await self._backfills.get(backfill.id)
         if present is None or present.state is BackfillState.CANCELLED:
-            await self._cancel_runs(backfill, sorted(new))
+            await self._cancel_runs(present or backfill, sorted(new))
 
     async def _cancel(self, backfill: Backfill, own: Sequence[str]) -> None:
         if own:

@@ -41,7 +41,11 @@ def test_events_are_printed_as_sentences_the_oldest_first(cli: Cli) -> None:
 def test_events_of_one_kind_as_json(cli: Cli) -> None:
     (line,) = cli("cluster", "events", "--kind", "job_paused", "-o", "json").stdout.splitlines()
     event = orjson.loads(line)
-    assert (event["kind"], event["severity"], event["fields"]) == ("job_paused", "info", {"job": "report", "by": "eva"})
+    assert (event["kind"], event["severity"], event["fields"]) == (
+        "job_paused",
+        "info",
+        {"job": "report", "by": "eva", "note": "", "until": ""},
+    )
     assert cli("cluster", "events", "--kind", "job_paused", "-o", "yaml").stdout.startswith("- id:")
 
 

@@ -159,7 +159,9 @@ async def test_a_backfill_is_forgotten_when_it_is_old_closed_and_without_runs(st
     made = {name: a_backfill(job=name) for name in names}
     for name, backfill in made.items():
         await stores.backfills.create(backfill, INSTANTS)
-        if name != "watched":
+        if name == "watched":
+            await stores.backfills.cancel(backfill.id, "bob", "", T0)
+        else:
             ended = T0 + MINUTE if name == "recent" else T0
             await stores.backfills.close(backfill.id, BackfillState.DONE, ended)
     await stores.runs.insert([run_of(made["has-runs"], 0, **ENDED)])

@@ -29,6 +29,7 @@ from cronflow.domain.cluster import NodeReport
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.events import Event, NodeJoined
 from cronflow.domain.job import Delivery, Job, JobRecord, PendingRun, Retry
+from cronflow.domain.permits import NamedLimit
 from cronflow.domain.run import Run
 from cronflow.domain.transitions import Change, ClaimedRun
 from cronflow.ports import Assignment, Backends, ServerClock
@@ -59,6 +60,7 @@ EXAMPLES: dict[object, object] = {
     Change: transitions.renew(HELD, timedelta(seconds=45)),
     Webhook: Webhook("https://hooks.example/cron"),
     Event: NodeJoined("n1", "1", 1),
+    NamedLimit: NamedLimit(name="database", limit=1),
 }
 
 

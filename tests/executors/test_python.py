@@ -22,6 +22,7 @@ from cronflow.executors.handlers import MAX_RESULT_BYTES, failed
 from cronflow.executors.prints import LONGEST_LINE, captured, capturing_prints
 from cronflow.executors.python import PythonExecutor, PythonTargets
 from tests.executors import FENCE, RUN, Lines, assignment
+from tests.executors.endings import CLASSES, end
 from tests.waiting import PATIENCE_S, eventually
 
 app = App("shop")
@@ -644,3 +645,10 @@ async def test_a_thread_that_waits_for_the_event_loop_does_not_stop_it(
         attempt_result = await executor.run(assignment(target, timeout="60s"), "n", lines)
     assert attempt_result.outcome is Outcome.OK
     assert [text for text in lines.of("info") if text != "loop"] == [f"thread {n}" for n in range(100)]
+
+
+@pytest.mark.parametrize(("how", "classes"), CLASSES)
+def test_an_error_carries_its_classes_unless_it_is_the_jobs_own_decision(how: str, classes: tuple[str, ...]) -> None:
+    with pytest.raises(Exception) as caught:  # noqa: PT011  each of them has a class of its own
+        end(how)
+    assert failed(caught.value).error_classes == classes

@@ -27,7 +27,7 @@ PASSED, FAILED = 100, 101
 Tests = tuple[str, ...]
 """Words for pytest: files, and which of their variants."""
 
-STORES = ("limits", "alerts", "backfills", "stores", "transitions", "ledger", "admin", "control")
+STORES = ("limits", "alerts", "backfills", "breakers", "stores", "transitions", "ledger", "admin", "control")
 COORDINATION = ("coordination", "admin")
 SWEEPS = ("tests/leader/test_sweep.py", "tests/leader/test_cleanup.py")
 
@@ -35,7 +35,8 @@ DOMAIN = ("planning", "placement")
 NEAREST = {"stores": "transitions", "runs": "transitions", "control": "stores", "jobs": "stores"}
 NEAREST |= {"database": "stores", "table": "stores", "admin": "admin"}
 NEAREST |= dict.fromkeys(("feed_claim", "feed_release", "feed_tick", "lines_publish", "stream_read"), "events")
-NEAREST |= {"limits": "limits", "alerts": "alerts", "backfills": "backfills", "check_rights": "rights"}
+NEAREST |= {"limits": "limits", "alerts": "alerts", "backfills": "backfills", "breakers": "breakers"}
+NEAREST |= {"check_rights": "rights"}
 NEAREST |= dict.fromkeys(("access", "rate_attempt", "rate_take", "rate_take_back"), "access")
 """The contract tests that run first, by module. The default is coordination, for scripts and for memory."""
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -20,6 +22,7 @@ from cronflow.ports import Assignment
 from tests.node.cluster import Cluster
 from tests.node.test_alerts import HOOK, alerted, define, notifications
 
+HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "alerts.md"
 SECOND = timedelta(seconds=1)
 DEAD = (AlertKind.DEAD_LETTERS,)
 FEW = DeadLetterLimits(warn=2, critical=4)
@@ -137,6 +140,28 @@ async def test_a_deposed_leader_that_resumes_reports_no_crossing_twice() -> None
         await cluster.elapse(30)
         assert [body["level"] for body in bodies(cluster)] == ["warn"]
         assert len(receiver.got) == 1
+
+
+def example(kind: str) -> dict[str, Any]:
+    """The notification of this kind in the how-to."""
+    shown = map(orjson.loads, re.findall(r"^```json\n(.*?)^```$", HOW_TO.read_text("utf-8"), re.MULTILINE | re.DOTALL))
+    found: dict[str, Any]
+    [found] = [body for body in shown if body["kind"] == kind]
+    return found
+
+
+async def test_the_notifications_of_the_how_to_have_the_keys_of_real_ones() -> None:
+    async with alerted("a", on=(*DEAD, AlertKind.REPORT), dead_letters=FEW, report=soon(0)) as (cluster, receiver):
+        await cluster.service.jobs.apply([a_job()])
+        await fail(cluster, 2)
+        await cluster.elapse(60)
+        sent = {body["kind"]: body for body in receiver.got}
+        assert sent.keys() == {"dead_letters", "report"}
+        for kind, body in sent.items():
+            assert body.keys() == example(kind).keys()
+        report = example("report")["report"]
+        assert sent["report"]["report"].keys() == report.keys()
+        assert sent["report"]["report"]["failures"][0].keys() == report["failures"][0].keys()
 
 
 # ------------------------------------------------------------------------------------------------------------- retries

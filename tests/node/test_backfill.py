@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 
 from cronflow.domain.backfill import BackfillRate, BackfillScope, BackfillState
 from cronflow.domain.events import BackfillEnded
-from cronflow.domain.job import Job, Overlap, PythonTarget
-from cronflow.domain.run import Kind, RunState
+from cronflow.domain.job import Job, Overlap, PythonTarget, Retry
+from cronflow.domain.run import AttemptResult, Kind, Outcome, RunState
 from cronflow.domain.schedule.kinds import Every
+from cronflow.ports import Assignment
 from tests.node.cluster import Cluster, a_cluster
 
 SECOND = timedelta(seconds=1)
@@ -36,6 +37,16 @@ async def request(cluster: Cluster, count: int, job: Job, rate: str | None = Non
 
 def of_backfill(cluster: Cluster) -> list[tuple[datetime, RunState]]:
     return [(run.fire_at, run.state) for run in cluster.runs if run.kind is Kind.BACKFILL]
+
+
+def fail_first_attempts(cluster: Cluster) -> None:
+    """Of the runs of backfills."""
+
+    def result(assignment: Assignment) -> AttemptResult:
+        fails = "~b" in assignment.run and assignment.attempt == 1
+        return AttemptResult(Outcome.ERROR, error="no") if fails else AttemptResult(Outcome.OK)
+
+    cluster.executor.attempt_result = result
 
 
 def started(cluster: Cluster) -> list[str]:
@@ -109,6 +120,18 @@ async def test_the_schedule_goes_first_and_no_fire_is_skipped_for_a_backfill() -
         assert await state(cluster) is BackfillState.DONE
 
 
+async def test_a_fire_goes_before_a_run_of_a_backfill_that_waits_for_its_retry() -> None:
+    async with a_cluster("a") as cluster:
+        fail_first_attempts(cluster)
+        await request(cluster, 1, a_job("10s", overlap=Overlap.FORBID, retry=Retry(delays=["60s"])))
+        await cluster.elapse(50)
+        done = [run for run in cluster.runs if run.kind is Kind.INTERVAL and run.state is RunState.SUCCEEDED]
+        assert len(done) >= 3
+        assert [state for _, state in of_backfill(cluster)] == [RunState.RETRYING]
+        await cluster.elapse(30)
+        assert [state for _, state in of_backfill(cluster)] == [RunState.SUCCEEDED]
+
+
 async def test_a_leader_that_dies_between_the_insert_and_the_cursor_leaves_nothing_behind() -> None:
     async with a_cluster("a", "b") as cluster:
         cluster.backends.faults.fail_before("backfills.advance", 1000)
@@ -138,24 +161,48 @@ async def test_a_run_that_is_inserted_while_its_backfill_is_cancelled_is_cancell
         await request(cluster, 3, a_job(overlap=Overlap.ALLOW))
         await cluster.elapse(6)
         assert {state for _, state in of_backfill(cluster)} == {RunState.CANCELLED}
+        assert started(cluster) == []
         # It is watched a while longer, for a leader that stalls.
         assert len(await cluster.backends.backfills.watched(1)) == 1
         await cluster.elapse(65)
         assert await cluster.backends.backfills.watched(1) == []
 
 
+async def test_a_leader_that_stalls_until_a_cancelled_backfill_is_closed_cancels_what_it_inserts() -> None:
+    async with a_cluster("a") as cluster:
+        advance = cluster.backends.backfills.advance
+
+        async def late(*args: object) -> bool:
+            await cluster.service.backfills.cancel("report~b1", by="bob")
+            await cluster.backends.backfills.close("report~b1", BackfillState.CANCELLED, cluster.clock.now())
+            return await advance(*args)  # type: ignore[arg-type]
+
+        # The cancellation does not see the runs, because they are inserted after it.
+        cluster.backends.runs.open_of = nothing_open  # type: ignore[method-assign, assignment]
+        cluster.backends.backfills.advance = late  # type: ignore[method-assign, assignment]
+        cluster.executor.release = asyncio.Event()
+        await request(cluster, 3, a_job(overlap=Overlap.ALLOW))
+        await cluster.elapse(6)
+        assert [(state, run.cancel_by) for run, (_, state) in zip(cluster.runs, of_backfill(cluster), strict=True)] == [
+            (RunState.CANCELLED, "bob")
+        ] * 3
+
+
+async def nothing_open(_: object) -> dict[str, list[object]]:
+    return {}
+
+
 async def test_a_paused_job_holds_its_backfill_and_loses_none_of_its_runs() -> None:
     async with a_cluster("a") as cluster:
-        held = cluster.executor.release = asyncio.Event()
-        instants = await request(cluster, 3, a_job(overlap=Overlap.FORBID))
+        fail_first_attempts(cluster)
+        instants = await request(cluster, 3, a_job(overlap=Overlap.FORBID, retry=Retry(delays=["10s"])))
         await cluster.elapse(8)
+        assert of_backfill(cluster) == [(instants[0], RunState.RETRYING)]
         await cluster.service.jobs.pause("report")
-        held.set()
-        cluster.executor.release = None
         await cluster.elapse(20)
         assert len(started(cluster)) == 1
         await cluster.service.jobs.resume("report")
-        await cluster.elapse(20)
+        await cluster.elapse(60)
         assert of_backfill(cluster) == [(instant, RunState.SUCCEEDED) for instant in instants]
 
 

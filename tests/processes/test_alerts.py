@@ -121,7 +121,7 @@ async def test_a_receiver_verifies_a_real_notification_as_in_the_how_to(processe
         body = orjson.loads(request.body)
         assert (body["run"]["id"], body["namespace"]) == (run, processes.namespace)
         assert request.headers["webhook-id"] == body["id"]
-        [shown] = re.findall(r"^```json\n(.*?)^```$", HOW_TO.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+        shown, *_ = re.findall(r"^```json\n(.*?)^```$", HOW_TO.read_text("utf-8"), re.MULTILINE | re.DOTALL)
         example = orjson.loads(shown)
         assert (example.keys(), example["run"].keys()) == (body.keys(), body["run"].keys())
 

@@ -228,7 +228,7 @@ class MemoryRunStore(DocumentPort, port="runs"):
         return self._in(OPEN, jobs)
 
     async def taken_of(self, jobs: Collection[str]) -> dict[str, list[OpenRun]]:
-        return self._in(TAKEN, jobs)
+        return self._in(OPEN - {RunState.RETRYING}, jobs)
 
     def _in(self, states: Collection[RunState], jobs: Collection[str]) -> dict[str, list[OpenRun]]:
         found: dict[str, list[OpenRun]] = {}

@@ -279,8 +279,8 @@ function runSummary({ id, job, fire_at, state, attempt, max_attempts, fence, nod
   };
 }
 
-function jobSummary({ name, description, schedule, labels, state, words, next_fire, takes_args }: Job): JobSummary {
-  return { name, description, schedule, labels, state, words, next_fire, takes_args };
+function jobSummary({ name, description, schedule, labels, state, words, next_fire, pause, takes_args }: Job): JobSummary {
+  return { name, description, schedule, labels, state, words, next_fire, pause, takes_args };
 }
 
 function preview(body: { schedule: { cron?: string; every?: string; at?: string; tz?: string }; count?: number }): [number, unknown] {
