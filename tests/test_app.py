@@ -16,6 +16,7 @@ import pytest
 import cronflow
 from cronflow import App, Context, Cron, Every, Once, Retry
 from cronflow.app import load_app
+from cronflow.domain.concurrency import KeyedConcurrency, KeyedRate, Rate
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.job import Delivery, Job, Misfire, MisfirePolicy, Overlap, PythonTarget, StartGuard
 from cronflow.domain.resources import ResourceAmount
@@ -380,3 +381,19 @@ def test_the_public_names_are_these_and_all_exist() -> None:
     assert all(getattr(cronflow, name) for name in cronflow.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Task'"):
         _ = cronflow.Task
+
+
+def limited(region: str) -> None: ...
+
+
+def test_limits_are_given_as_in_a_document_and_refused_with_their_place() -> None:
+    app = App("billing")
+
+    app.job(concurrency=["db", {"key": "{args.region}", "limit": 2}], rate="100/m", args={"region": "eu"})(limited)
+    (job,) = app.jobs
+    assert job.concurrency == ("db", KeyedConcurrency("{args.region}", 2))
+    assert job.rate == KeyedRate(Rate(100, timedelta(minutes=1)))
+    with pytest.raises(InvalidInput, match=r"concurrency\.key: \{region\} is not a part of a run"):
+        app.job(concurrency={"key": "{region}"})(limited)
+    with pytest.raises(InvalidInput, match="rate: 'often' is not a rate"):
+        app.job(rate="often")(limited)

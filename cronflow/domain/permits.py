@@ -64,7 +64,7 @@ class Permit:
 class LimitState:
     """A limit's document. `limit` and `rate` are those of a named limit; for a key, `limit` is the one of the last
     attempt that acquired a permit. `permits` begin with the oldest. `next_at` is the theoretical time of the next start
-    by the store's clock.
+    by the store's clock, `used_at` the time of the last release.
     """
 
     id: str
@@ -149,7 +149,6 @@ def with_permit(state: LimitState, request: PermitRequest, now: datetime) -> Lim
         limit=limit,
         permits=(*others, Permit(request.run, request.fence, request.node, now)),
         next_at=state.next_at if rate is None else after_start(state.next_at, rate, now),
-        used_at=now,
     )
 
 
@@ -226,7 +225,10 @@ def obstacle(
     permits: Sequence[Permit] = () if state is None else state.permits
     others = [one for one in permits if one.run != run]
     ahead = sum(other != run and not _holds(permits, other, fence) for other, fence in coming.items())
-    if limit is not None and len(others) + ahead >= limit:
+    # The permit of its lost attempt is its own, so nobody is before it. Otherwise it would wait for those that wait for
+    # this very permit.
+    before = ahead if len(others) == len(permits) else 0
+    if limit is not None and len(others) + before >= limit:
         oldest = [one.run for one in sorted(others, key=lambda one: one.since)]
         held_by = next(iter([*oldest, *(other for other in coming if other != run)]), None)
         return Obstacle(use, full_reason(use.id), held_by, next(iter(oldest[replaced:]), None))

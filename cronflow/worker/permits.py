@@ -72,10 +72,9 @@ class Permits:
         """
         return await self._requests.put(wanted)
 
-    def release(self, wanted: Wanted) -> None:
+    def release(self, wanted: Wanted) -> asyncio.Future[None]:
         """Release the permits that the attempt has, in the background."""
-        if wanted.uses:
-            self._releases.put([PermitKey(use.id, wanted.run, wanted.fence) for use in wanted.uses])
+        return self._releases.put([PermitKey(use.id, wanted.run, wanted.fence) for use in wanted.uses])
 
     def give_up(self) -> None:
         """The node must stop: wait no longer for MongoDB. The leader finds the permits that are left."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from datetime import timedelta
 
 import structlog
 
@@ -17,6 +18,8 @@ from cronflow.worker.local_queue import QueuedRun
 from cronflow.worker.recorder import Recorder
 from cronflow.worker.run_writer import pending_of
 from cronflow.worker.spool import Finish, late_result
+
+LIMIT_PAUSE = timedelta(milliseconds=100)
 
 log = structlog.get_logger("cronflow.node")
 
@@ -78,8 +81,10 @@ class Returns:
         """Return the runs, which wait for a limit with `waiting`. With a `start_id` the start of the run may be
         recorded. Returns whether all were returned: the others are no longer this node's.
         """
-        outcome = Outcome.DRAINED if waiting is None else Outcome.DEFERRED
-        attempt_result = AttemptResult(outcome, error=why)
+        attempt_result = AttemptResult(Outcome.DRAINED, error=why)
+        if waiting is not None:
+            # A leader that counts differently, because of its clock for example, would place it again at once.
+            attempt_result = AttemptResult(Outcome.DEFERRED, error=why, delay=LIMIT_PAUSE)
         now = self._clock.now()
         finishes = []
         for assignment in assignments:

@@ -416,7 +416,7 @@ class Worker:
             else:
                 self._meter.add(metrics.REJECTIONS, "start")
                 log.warning("start refused", run=active.claimed.run, fence=active.claimed.fence)
-            if left:
+            if left and active.permits.uses:
                 # Otherwise another holder of this fence may have the permits.
                 self._permits.release(active.permits)
             # A lock that cannot be released must expire.

@@ -194,9 +194,9 @@ async def test_a_limit_without_a_rate_admits_any_number_of_starts_in_a_row(limit
 
 async def test_changing_a_limit_frees_the_next_start_at_once(limits: LimitStore) -> None:
     use = LimitUse(named_id("api"))
-    await limits.define(NamedLimit(name="api", rate=Rate(1, timedelta(days=1))), "", NOW)
-    assert await take(limits, use, "a", "b") == [True, False]
     await limits.define(NamedLimit(name="api", rate=Rate(2, timedelta(days=1))), "", NOW)
+    assert await take(limits, use, "a", "b") == [True, False]
+    await limits.define(NamedLimit(name="api", rate=Rate(1, timedelta(days=1))), "", NOW)
     assert await take(limits, use, "b", "c") == [True, False]
 
 

@@ -162,6 +162,9 @@ def test_the_leader_counts_dispatched_runs_that_hold_no_permit_yet() -> None:
     # Its own dispatch, and its own earlier permit, do not count.
     assert obstacle(use, state, "c", T0, {"b": 2, "c": 3}) is None
     assert obstacle(replace(use, limit=1), state, "a", T0, {}) is None
+    both = with_permit(state, PermitRequest(use, "b", 1, "n"), T0)
+    assert obstacle(replace(use, limit=2), both, "a", T0, {"c": 0, "d": 0}) is None
+    assert obstacle(replace(use, limit=1), both, "a", T0, {}) is not None
     only = obstacle(replace(use, limit=1), None, "x", T0, {"b": 2})
     assert only is not None
     assert (only.held_by, only.replaceable) == ("b", None)

@@ -1,4 +1,4 @@
-"""The checker of histories: the rules H1 to H11, each a function that yields what contradicts the protocol.
+"""The checker of histories: the rules H1 to H12, each a function that yields what contradicts the protocol.
 
 It shares with the code that it judges the values, the table of transitions and nothing that plans, places or recovers:
 instants come from the oracle, by way of the audit. A rule that faults may bend says by which, and looks for one whose
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
+from cronflow.domain.concurrency import LimitUse, uses_of
 from cronflow.domain.job import Delivery, StartGuard
 from cronflow.domain.run import ENDED, SCHEDULED, Attempt, Outcome, Run, RunState, run_id
 from cronflow.domain.schedule.kinds import last_before
@@ -276,6 +277,23 @@ def without_faults_starts_are_runs(history: History) -> Violations:
             yield run.id, f"started under {unknown}, which no attempt has"
 
 
+def no_limit_is_exceeded(history: History) -> Violations:
+    """H12: no more runs are recorded as running than a key of their job allows. Their handlers start after that record,
+    and end before its successor.
+    """
+    runs = {run.id: run for run in history.runs}
+    running: dict[str, set[str]] = defaultdict(set)
+    for step in sorted(history.steps, key=lambda step: step.at):
+        run = runs.get(step.run)
+        for use in () if run is None else _limits(history, run, step.job_ver):
+            if step.state is not RunState.RUNNING:
+                running[use.id].discard(step.run)
+                continue
+            running[use.id].add(step.run)
+            if use.limit is not None and len(running[use.id]) > use.limit:
+                yield step.run, f"{len(running[use.id])} runs of {use} run at once, and {use.limit} may"
+
+
 RULES: Mapping[str, Callable[[History], Violations]] = {
     "H1": each_instant_lies_in_one_run,
     "H2": one_outcome_is_accepted_and_the_sink_has_it,
@@ -288,7 +306,13 @@ RULES: Mapping[str, Callable[[History], Violations]] = {
     "H9": all_ended_after_healing,
     "H10": nothing_is_missing_in_late,
     "H11": without_faults_starts_are_runs,
+    "H12": no_limit_is_exceeded,
 }
+
+
+def _limits(history: History, run: Run, ver: int) -> Sequence[LimitUse]:
+    version = next((version for version in history.versions(run.job) if version.ver == ver), None)
+    return () if version is None else uses_of(version.job, run.args)
 
 
 def _steps(history: History) -> dict[str, list[Step]]:

@@ -12,7 +12,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from cronflow.domain.job import Delivery, Retry, StartGuard
+from cronflow.domain.concurrency import KeyedConcurrency
+from cronflow.domain.job import Delivery, Overlap, Retry, StartGuard
 from cronflow.domain.run import Attempt, AttemptResult, Covers, Kind, Outcome, Run, RunState, run_id
 from cronflow.ports import LateResult
 from tests.contracts.builders import T0, a_job, a_pend, a_record, a_run
@@ -87,7 +88,10 @@ def a_history() -> History:
         a_life("payment", 2, (0, 203, Outcome.OK)),
         a_life("payment", 3, (0, 204, Outcome.OK)),
     ]
-    payment = a_job("payment", delivery=Delivery.AT_MOST_ONCE, retry=Retry(max=0))
+    one_at_a_time = (KeyedConcurrency("{job}", 1),)
+    payment = a_job(
+        "payment", delivery=Delivery.AT_MOST_ONCE, retry=Retry(max=0), overlap=Overlap.ALLOW, concurrency=one_at_a_time
+    )
     last = T0 + 3 * MINUTE
     lost = run_id("report", T0 + 2 * MINUTE)
     return History(
@@ -248,6 +252,7 @@ FORGED: Sequence[tuple[str, str, Forge]] = [
     ("H10", "an outcome that nobody kept", an_end_that_nobody_recorded),
     ("H11", "started twice in peace", lambda h: with_lines(quiet(h), Noted(START, REPORT[0], 101, "n1", at(0)))),
     ("H11", "recorded and never started", lambda h: without_lines(quiet(h), REPORT[0], 101, START)),
+    ("H12", "two at once where one may", lambda h: with_step(h, PAYMENT[0], 2, at=at(60.5))),
     ("H11", "started and not recorded", lambda h: with_lines(quiet(h), Noted(START, REPORT[0], 77, "n1", at(0)))),
 ]
 

@@ -105,7 +105,6 @@ MONGO: tuple[Mutant, ...] = (
         ("        conditions.append(_in_time(interval, tolerance))\n", ""),
         ('{"$lte": [EARLY, tolerance]}', '{"$lte": [EARLY, 0]}'),
         (", set_back]}", "]}"),
-        ('{"$eq": [{"$ifNull": [interval, None]}, None]}, {"$lte"', '{"$lte"'),
         # what it leaves behind for the next one
         ('{"$concatArrays": [others, [permit]]}', '{"$concatArrays": ["$permits", [permit]]}'),
         ('        sets["next_at"] = _after_start(interval, tolerance)\n', ""),
@@ -113,7 +112,7 @@ MONGO: tuple[Mutant, ...] = (
         ('{"$max": ["$$NOW", "$next_at"]}', '"$next_at"'),
         ('{"$cond": [set_back, "$$NOW", {"$max"', '{"$cond": [False, "$$NOW", {"$max"'),
         ('{"$add": [begin, interval]}]}', "begin]}"),
-        (', "used_at": "$$NOW"}', "}"),
+        (', "$currentDate": {"used_at": True}', ""),
         # release
         ('{"permits": {"run": run, "fence": fence}}', '{"permits": {"run": run}}'),
         ('{"permits": {"run": run, "fence": fence}}', '{"permits": {"fence": fence}}'),
@@ -761,7 +760,7 @@ LOOK_AHEAD: tuple[Mutant, ...] = (
     ),
     *_of(
         "worker/worker.py",
-        ("            if left:\n", "            if True:\n"),
+        ("            if left and active.permits.uses:\n", "            if active.permits.uses:\n"),
         ("            self._stop(active, AttemptResult(Outcome.DRAINED, error=UNRENEWED))\n", "            pass\n"),
     ),
     *_of(

@@ -40,6 +40,7 @@ NEAREST |= {"check_rights": "rights"}
 NEAREST |= dict.fromkeys(("access", "rate_attempt", "rate_take", "rate_take_back"), "access")
 """The contract tests that run first, by module. The default is coordination, for scripts and for memory."""
 
+PERMITS = ("domain/test_concurrency", "worker/test_permits", "node/test_limits")
 LATE_INSERTS = ("tests/node/test_late_inserts.py",)
 LOOK_AHEAD = ("tests/leader/test_look_ahead.py", "tests/node/test_look_ahead.py")
 UNIT_TESTS: Mapping[str, Tests] = (
@@ -58,7 +59,7 @@ UNIT_TESTS: Mapping[str, Tests] = (
     | {"worker.py": (*LOOK_AHEAD, "tests/worker/test_local_queue.py", "tests/node/test_limits.py")}
     | dict.fromkeys(("cluster.py", "look_ahead.py", "transitions.py", "cancellations.py", "returns.py"), LOOK_AHEAD)
     | {"admission.py": ("tests/node/test_limits.py",)}
-    | {"permits.py": ("tests/domain/test_concurrency.py", "tests/node/test_limits.py")}
+    | {"permits.py": tuple(f"tests/{name}.py" for name in PERMITS)}
     | {"edit.py": (*LOOK_AHEAD, "tests/usecases/test_edit.py")}
 )
 """The tests of a module that is no backend."""

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from cronflow.domain.cluster import node_name
+from cronflow.domain.concurrency import KeyedConcurrency
 from cronflow.domain.errors import BackendUnavailable, Conflict
 from cronflow.domain.job import Delivery, Job, Overlap, PythonTarget, Retry, StartGuard
 from cronflow.domain.run import AttemptResult, Outcome, Run
@@ -35,12 +36,14 @@ SECOND = timedelta(seconds=1)
 LEASE = timedelta(seconds=Timings().run_lease)
 NODES = ("a", "b", "c")
 TROUBLE_S, STEP_S = 120.0, 0.5
+SHARED = (KeyedConcurrency("shared", 2),)
 GONE_S = 20.0
 """Before a killed node starts again under its name: its last heartbeat must have expired."""
 VERBS = (
     *("jobs.due_in_turn", "jobs.move", "jobs.replace", "plans.write", "plans.remove", "versions.keep"),
     *("runs.insert", "runs.apply", "runs.overdue", "runs.open_of", "control.begin_term", "control.extend"),
     *("election.renew", "membership.report", "membership.members"),
+    *("limits.get", "limits.acquire", "limits.release", "limits.held", "runs.standings"),
     *("queue.dispatch", "queue.take", "queue.release", "queue.renew_locks"),
 )
 
@@ -66,6 +69,8 @@ def the_jobs() -> list[Job]:
         job("guarded", "5s", 1.0, start_guard=StartGuard.MONGO),
         job("once", "4s", 2.0, delivery=Delivery.AT_MOST_ONCE, overlap=Overlap.ALLOW),
         job("long", "8s", 25.0, overlap=Overlap.ALLOW),
+        job("limited", "6s", 2.0, overlap=Overlap.ALLOW, concurrency=SHARED),
+        job("limited-too", "7s", 2.0, overlap=Overlap.ALLOW, retry=Retry(max=3, initial="2s"), concurrency=SHARED),
         job("long-once", "20s", 25.0, delivery=Delivery.AT_MOST_ONCE, overlap=Overlap.ALLOW),
     ]
 

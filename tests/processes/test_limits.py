@@ -17,7 +17,7 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.chaos
 
-RUNS, KEYS, LIMIT = 400, 5, 3
+RUNS, KEYS, LIMIT = 240, 5, 3
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def _update(request: PermitRequest) -> Update:
     if named or use.limit is not None:
         conditions.append({"$lt": [{"$size": others}, limit]})
     permit = {"run": {"$literal": run}, "fence": fence, "node": {"$literal": node}, "since": "$$NOW"}
-    sets: dict[str, Any] = {"permits": {"$concatArrays": [others, [permit]]}, "used_at": "$$NOW"}
+    sets: dict[str, Any] = {"permits": {"$concatArrays": [others, [permit]]}}
     if not named:
         sets["limit"] = use.limit
     if named or use.rate is not None:
@@ -157,11 +157,11 @@ EARLY = {"$subtract": ["$next_at", "$$NOW"]}
 
 
 def _in_time(interval: Any, tolerance: Any) -> dict[str, Any]:
-    """`domain.permits.in_time`. Null is less than every number, so a limit without a rate, or without a start, is in
-    time.
+    """`domain.permits.in_time`. A limit without a rate has no next start, and null is not greater than null or a
+    number.
     """
     set_back = {"$gt": [EARLY, {"$add": [interval, tolerance]}]}
-    return {"$or": [{"$eq": [{"$ifNull": [interval, None]}, None]}, {"$lte": [EARLY, tolerance]}, set_back]}
+    return {"$or": [{"$lte": [EARLY, tolerance]}, set_back]}
 
 
 def _after_start(interval: Any, tolerance: Any) -> dict[str, Any]:

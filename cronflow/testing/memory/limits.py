@@ -30,7 +30,7 @@ class MemoryLimitStore(DocumentPort, port="limits"):
         use, run, fence, _ = request
         limits, now = self.documents.limits, self.clock.now()
         if use.name is None:
-            limits.insert(use.id, LimitState(id=use.id, limit=use.limit, used_at=now))
+            limits.insert(use.id, LimitState(id=use.id, limit=use.limit))
         limits.replace_if(
             use.id,
             lambda state: is_free(state, use, run, fence, now),
@@ -98,7 +98,7 @@ class MemoryLimitStore(DocumentPort, port="limits"):
         gone = [
             state.id
             for state in self.documents.limits.values()
-            if name_of(state.id) is None and not state.permits and state.used_at is not None and state.used_at < before
+            if name_of(state.id) is None and not state.permits and (state.used_at is None or state.used_at < before)
         ]
         self.documents.limits.delete(gone)
         return len(gone)
