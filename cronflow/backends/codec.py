@@ -290,7 +290,7 @@ def run_document(run: Run) -> Document:
         "_id": run.id,
         "job": run.job,
         "fire_at": run.fire_at,
-        # CronFlow 0.8 does not know the kind, and reads such a run as a replay.
+        # CronFlow 0.9 does not know the kind, and reads such a run as a replay.
         "kind": (Kind.REPLAY if run.kind is Kind.BACKFILL else run.kind).value,
         "state": run.state.value,
         "fence": run.fence,
@@ -340,7 +340,7 @@ def run(document: Mapping[str, Any]) -> Run:
         attempt=document["attempt"],
         max_attempts=document["max_attempts"],
         created_at=document["created_at"],
-        # Runs of 0.8 and earlier have none.
+        # Runs of 0.9 and earlier have none.
         priority=document.get("priority", DEFAULT_PRIORITY),
         covers=_covers(document.get("covers")),
         outcome=None if outcome is None else Outcome(outcome),

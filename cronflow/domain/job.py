@@ -402,7 +402,7 @@ class JobRecord:
     `rev` counts every write of `ver`, `next_fire`, `pending_run` or `term`; each write compares it. `ver` counts the
     edits. `next_fire` is the cursor and identifies the next run; it only grows. `due_at` is when the planner reads the
     job. `since` is the cursor at the beginning of this version, `edited_by` the author of the edit; `waiting` is why
-    the fire at the cursor could not be planned in the last attempt. A job that CronFlow 0.8 has paused has no `pause`.
+    the fire at the cursor could not be planned in the last attempt. A job that CronFlow 0.9 has paused has no `pause`.
     """
 
     job: Job

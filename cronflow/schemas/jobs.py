@@ -76,7 +76,7 @@ class JobSchema(Schema, JobForm):
     paused: bool
     """Whether it is paused."""
     pause: PauseSchema | None
-    """The pause; null: not paused, or paused by CronFlow 0.8."""
+    """The pause; null: not paused, or paused by CronFlow 0.9."""
     open_breaker: JobBreakerSchema | None
     """Its circuit breaker, if it is open."""
     next_fire: str | None

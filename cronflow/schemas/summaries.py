@@ -86,7 +86,7 @@ class JobSummarySchema(Schema):
     next_fire: str | None
     """When it is due next."""
     pause: PauseSchema | None
-    """The pause; null: not paused, or paused by CronFlow 0.8."""
+    """The pause; null: not paused, or paused by CronFlow 0.9."""
     takes_args: bool
     """Whether its runs accept arguments of their own."""
 

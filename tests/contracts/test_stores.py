@@ -239,14 +239,14 @@ async def test_a_pause_is_kept_and_those_with_an_end_are_found_by_it(stores: Sto
     }
     for name, pause in pauses.items():
         await stores.jobs.create(a_record(name, paused=True, pause=pause))
-    await stores.jobs.create(a_record("of-0.8", paused=True))
+    await stores.jobs.create(a_record("of-0.9", paused=True))
     await stores.jobs.create(a_record("active"))
     found = await stores.jobs.pauses(10)
     assert [(record.name, record.pause) for record in found] == [(name, pauses[name]) for name in ("early", "late")]
     assert [record.name for record in await stores.jobs.pauses(1)] == ["early"]
-    assert {record.name: record.pause for record in await stores.jobs.get(["for-ever", "of-0.8"])} == {
+    assert {record.name: record.pause for record in await stores.jobs.get(["for-ever", "of-0.9"])} == {
         "for-ever": pauses["for-ever"],
-        "of-0.8": None,
+        "of-0.9": None,
     }
     assert await stores.jobs.replace(replace(found[0], paused=False, pause=None), found[0].rev)
     assert [record.name for record in await stores.jobs.pauses(10)] == ["late"]

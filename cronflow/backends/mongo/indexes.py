@@ -46,7 +46,7 @@ INDEXES = {
     ],
     "plans": [IndexModel([("at", ASCENDING)], name="age")],
     "runs": [
-        # The reconciler: overdue runs, those that wait for a node by priority. Runs of 0.8 have none, and come last.
+        # The reconciler: overdue runs, those that wait for a node by priority. Runs of 0.9 have none, and come last.
         IndexModel(
             [
                 ("state", ASCENDING),
@@ -58,7 +58,7 @@ INDEXES = {
             name="turn",
             partialFilterExpression={"open": True},
         ),
-        # Named by processes of 0.8 in hints. To be dropped when 0.9 cannot be beside 0.8 any more.
+        # Named by processes of 0.9 in hints. To be dropped when 0.10 cannot be beside 0.9 any more.
         IndexModel([("check_at", ASCENDING)], name="overdue", partialFilterExpression={"open": True}),
         # The planner: open runs of a job.
         IndexModel([("job", ASCENDING)], name="open", partialFilterExpression={"open": True}),

@@ -112,7 +112,7 @@ def maintenance_text(mode: MaintenanceSchema, now: datetime) -> Text:
 
 
 def _maintenance(cluster: ClusterSchema, now: datetime) -> Text | None:
-    # An API of 0.8 does not know it.
+    # An API of 0.9 does not know it.
     mode = cluster.get("maintenance")
     return None if mode is None or not mode["on"] else maintenance_text(mode, now)
 

@@ -169,7 +169,7 @@ def _state(job: JobSchema | AppliedSchema) -> Text:
 
 
 def _breaker(job: JobSchema, now: datetime) -> str | None:
-    """An API of 0.8 has none."""
+    """An API of 0.9 has none."""
     breaker = job.get("open_breaker")
     if breaker is None:
         return None
@@ -190,7 +190,7 @@ def _schedule(job: Mapping[str, Any]) -> str:
 
 
 def _next_fire(job: JobSchema | AppliedSchema, now: datetime) -> Cell:
-    # A planned change has no pause, and an API of 0.8 does not know it.
+    # A planned change has no pause, and an API of 0.9 does not know it.
     pause = cast("PauseSchema | None", job.get("pause"))
     if pause is not None and pause["until"] is not None:
         return Text(f"resumes {times.relative(pause['until'], now)}", style="dim")
@@ -202,7 +202,7 @@ def _next_fire_utc(job: JobSchema | AppliedSchema) -> str:
 
 
 def _pause(job: JobSchema, now: datetime) -> str | None:
-    # An API of 0.8 does not know it.
+    # An API of 0.9 does not know it.
     pause = job.get("pause")
     if pause is None:
         return None

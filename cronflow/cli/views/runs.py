@@ -82,7 +82,7 @@ def run_page(run: RunDetailSchema, now: datetime) -> None:
             ("waits for", None if not run.get("waiting") else formatting.clean(run["waiting"] or "")),
             ("blocked by", run["blocked_by"]),
             ("replay of", run["replay_of"]),
-            # An API of 0.8 has no backfills.
+            # An API of 0.9 has no backfills.
             ("backfill", run.get("backfill")),
             ("dead", "not replayed or acknowledged yet" if run["dead"] else None),
             ("resolved", None if run["resolution"] is None else resolution_text(run["resolution"])),

@@ -82,7 +82,7 @@ def _schedule_step(link: LinkSchema, now: datetime) -> Step | None:
             return WAITS, "upcoming", [f"due {times.relative(link['instant'], now)}"]
         case "held":
             lines = [f"by version {link['ver']}{_since(link['since'], link['by'])}"]
-            # An API of 0.8 has neither.
+            # An API of 0.9 has neither.
             if note := link.get("note"):
                 lines.append(note)
             if not link["recorded"]:
@@ -91,7 +91,7 @@ def _schedule_step(link: LinkSchema, now: datetime) -> Step | None:
             return PASSED, link["reason"], lines
         case "requested":
             replay = "" if link["replay_of"] is None else f", a replay of {link['replay_of']}"
-            # An API of 0.8 has no backfills.
+            # An API of 0.9 has no backfills.
             backfill = "" if link.get("backfill") is None else f", by the backfill {link['backfill']}"
             return YES, "requested", [f"{times.absolute(link['at'])}, outside the schedule{replay}{backfill}"]
         case "unrecorded":
