@@ -27,6 +27,8 @@ from tests.waiting import eventually
 MANY = 10_000
 AT_ONCE = 1000
 ROUNDS = 3
+TIMINGS = Timings(run_lease=3600.0)
+"""The leases of the runs that have started are not renewed meanwhile."""
 
 
 class Reads(CommandListener):
@@ -110,7 +112,7 @@ async def waiting(
         service = UseCases(backends, SystemClock())
         waiting = [a_job(f"waits-{k}", 5, overlap) for k in range(jobs)]
         await service.jobs.apply([a_job("first", 5, Overlap.ALLOW), a_job("urgent", 9, Overlap.ALLOW), *waiting])
-        node = build_node(backends, executor, SystemClock(), Timings(), name="only", slots=slots)
+        node = build_node(backends, executor, SystemClock(), TIMINGS, name="only", slots=slots)
         running = asyncio.create_task(node.run())
         try:
             await service.jobs.trigger("first")

@@ -25,6 +25,7 @@ LONGEST_KEY = 200
 SHORTEST_INTERVAL = timedelta(milliseconds=1)
 NAMED = "name:"
 KEYED = "key:"
+RATED = "rate:"
 PERIODS = {
     "s": timedelta(seconds=1),
     "m": timedelta(minutes=1),
@@ -162,8 +163,8 @@ def label_of(limit: str) -> str:
         return f"limit {limit.removeprefix(NAMED)}"
     if limit.startswith(KEYED):
         return f"key {limit.removeprefix(KEYED)}"
-    _, rate, kind, value = limit.split(":", 3)
-    return f"rate {rate} of {kind} {value}"
+    rate, _, holder = limit.removeprefix(RATED).partition(":")
+    return f"rate {rate} of {holder.replace(':', ' ', 1)}"
 
 
 def uses_of(job: Job, args: Mapping[str, object] | None = None) -> tuple[LimitUse, ...]:
@@ -196,7 +197,7 @@ def _uses(job: Job, args: Mapping[str, object]) -> Iterator[LimitUse]:
         of = f"key:{resolved(job.rate.key, job, args)}" if job.rate.key else f"job:{job.name}"
         # Another rate is another limit: the times of its starts do not depend on those of this one.
         burst = f"+{rate.burst}" if rate.burst > 1 else ""
-        yield LimitUse(f"rate:{rate}{burst}:{of}", rate=rate)
+        yield LimitUse(f"{RATED}{rate}{burst}:{of}", rate=rate)
 
 
 def resolved(key: str, job: Job, args: Mapping[str, object]) -> str:

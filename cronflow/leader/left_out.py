@@ -20,7 +20,7 @@ LEFT_OUT_AT_LEAST_S = 0.1
 
 
 @dataclass(slots=True)
-class _Entry:
+class _Span:
     """From when until when, monotonic. `fixed`: the end of a run changes nothing."""
 
     since: float
@@ -31,7 +31,7 @@ class _Entry:
 class LeftOut:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, _Span] = {}
 
     def __bool__(self) -> bool:
         return bool(self._entries)
@@ -41,7 +41,7 @@ class LeftOut:
         before, now = len(self._entries), self._clock.monotonic()
         for name, pause in names.items():
             seconds = LEFT_OUT_S if pause is None else pause.total_seconds()
-            self._entries.setdefault(name, _Entry(now, now + seconds, pause is not None))
+            self._entries.setdefault(name, _Span(now, now + seconds, pause is not None))
         return len(self._entries) > before
 
     def run_ended(self) -> None:

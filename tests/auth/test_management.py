@@ -210,7 +210,7 @@ async def test_the_service_writes_an_entry_for_each_change_of_a_job(api: Replica
     )
     assert (paused.before, paused.after) == (
         {"version": 2, "paused": False, "deleted": False},
-        {"version": 3, "paused": True, "deleted": False},
+        {"version": 3, "paused": True, "deleted": False, "note": "", "until": None},
     )
     assert all(entry.address is None for entry in found)
 

@@ -92,7 +92,7 @@ def test_a_job_without_runs_is_fine_but_an_unknown_job_is_an_error(cli: Cli) -> 
     result = cli("runs", "list", "--job", "black-friday")
     assert (result.exit_code, result.stdout) == (
         0,
-        "No runs match. Leave out --job, --state or --since to see more.\n",
+        "No runs match. Leave out --job, --state, --since or --backfill to see more.\n",
     )
     assert cli("runs", "list", "--job", "black-fridya").exit_code == 3
 
