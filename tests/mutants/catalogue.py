@@ -179,8 +179,6 @@ MONGO: tuple[Mutant, ...] = (
         (" if fences.get(move.job) == move.pending_run.fence", ""),
         # defer
         ('{"_id": name, "rev": one.rev}', '{"_id": name}'),
-        # pauses
-        ('{"pause.until": {"$type": "date"}}', "{}"),
         # fence
         ('chosen | {"term": {"$lte": term}}', "chosen"),
         ('chosen | {"term": {"$lte": term}}', 'chosen | {"term": {"$lt": term}}'),
