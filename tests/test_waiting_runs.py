@@ -139,8 +139,12 @@ async def test_waiting_runs_cost_no_writes_and_a_bounded_read_a_round_and_the_hi
     async with waiting(redis_url, mongo_url, namespace, overlap, jobs) as (service, executor, reads):
         # In the first rounds the leader finds out that it has no free slot.
         await eventually(lambda: reads.rounds >= ROUNDS, what="the first rounds of the reconciler")
-        reads.clear()
-        await eventually(lambda: reads.rounds >= ROUNDS, what="some rounds of the reconciler")
+        # Then those that it reads record why they wait, once.
+        for _ in range(5):
+            reads.clear()
+            await eventually(lambda: reads.rounds >= ROUNDS, what="some rounds of the reconciler")
+            if reads.writes == 0:
+                break
         assert reads.writes == 0
         assert 0 < reads.most <= LEAST_WAITING * 9 // 8 + 1
         await service.jobs.trigger("urgent")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -73,26 +73,29 @@ async def test_events_are_found_by_an_old_kind(stores: Stores) -> None:
 async def test_counts_add_up_in_minutes_hours_and_days(stores: Stores) -> None:
     one = Tally(Counter(succeeded=2, failed=1), Counter(ok=2, error=1), Counter({4: 3}), Counter({20: 3}))
     other = Tally(Counter(succeeded=5), Counter(ok=5), Counter({4: 1, 60: 4}), Counter({20: 5}))
-    later = T0 + timedelta(minutes=59)
-    await stores.rollups.add({T0: one, later: other})
-    await stores.rollups.add({T0: one})
-    until = T0 + timedelta(days=1)
-    minutes = await stores.rollups.read(BucketSize.MINUTE, T0, until)
-    assert [(bucket.at, bucket.tally.ended) for bucket in minutes] == [(T0, 6), (later, 5)]
+    # MongoDB deletes counts of a minute after two days.
+    start = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    later = start + timedelta(minutes=59)
+    await stores.rollups.add({start: one, later: other})
+    await stores.rollups.add({start: one})
+    until = start + timedelta(days=1)
+    minutes = await stores.rollups.read(BucketSize.MINUTE, start, until)
+    assert [(bucket.at, bucket.tally.ended) for bucket in minutes] == [(start, 6), (later, 5)]
     assert minutes[0].tally.states == Counter(succeeded=4, failed=2)
     assert minutes[1].tally.lateness == Counter({4: 1, 60: 4})
-    (hour,) = await stores.rollups.read(BucketSize.HOUR, T0, until)
+    (hour,) = await stores.rollups.read(BucketSize.HOUR, start, until)
     assert hour.tally.duration == Counter({20: 11})
-    (day,) = await stores.rollups.read(BucketSize.DAY, BucketSize.DAY.begin(T0), until)
+    (day,) = await stores.rollups.read(BucketSize.DAY, BucketSize.DAY.begin(start), until)
     assert day.tally.outcomes == Counter(ok=9, error=2)
-    assert await stores.rollups.read(BucketSize.MINUTE, T0 - timedelta(days=1), T0) == []
+    assert await stores.rollups.read(BucketSize.MINUTE, start - timedelta(days=1), start) == []
 
 
 async def test_every_bucket_says_when_it_is_to_go(mongo_url: str, namespace: str) -> None:
     from cronflow.backends.mongo.events import MongoRollupStore
 
     async with MongoDatabase(mongo_url, namespace) as database:
-        await MongoRollupStore(database).add({T0: Tally(Counter(succeeded=1))})
+        today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        await MongoRollupStore(database).add({today + timedelta(hours=12): Tally(Counter(succeeded=1))})
         documents = await database["rollups"].find({}).to_list(None)
         kept = {document["_id"].partition("|")[0]: document["expire_at"] - document["at"] for document in documents}
         days = {"minute": 2, "hour": 14, "day": 400}
