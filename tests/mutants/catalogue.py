@@ -627,7 +627,6 @@ LATE_INSERTS: tuple[Mutant, ...] = (
         (" and pending_run.node in inserting", ""),
         ("dispatched and job.start_guard is StartGuard.REDIS and", "dispatched and"),
         (" and not job.resources", ""),
-        (" and pending_run.node in inserting", " and pending_run.node in {*inserting, None}"),
         ("self._pending_runs.ensure(records, tenure.term)", "self._pending_runs.ensure((), tenure.term)"),
         ("pending_run=pending_run if plan.run in late else None,", "pending_run=None,"),
     ),

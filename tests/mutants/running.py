@@ -42,6 +42,7 @@ NEAREST |= dict.fromkeys(("access", "rate_attempt", "rate_take", "rate_take_back
 
 PERMITS = ("domain/test_concurrency", "worker/test_permits", "node/test_limits")
 LATE_INSERTS = ("tests/node/test_late_inserts.py",)
+PLACEMENT = ("tests/node/test_placement_rules.py",)
 LOOK_AHEAD = ("tests/leader/test_look_ahead.py", "tests/node/test_look_ahead.py")
 UNIT_TESTS: Mapping[str, Tests] = (
     {
@@ -51,7 +52,7 @@ UNIT_TESTS: Mapping[str, Tests] = (
         "pending_runs.py": ("tests/leader/test_pending_runs.py", "tests/usecases/test_pending_runs.py"),
         "runs.py": LATE_INSERTS,
     }
-    | dict.fromkeys(("planner.py", "reconciler.py"), (*LATE_INSERTS, *LOOK_AHEAD))
+    | dict.fromkeys(("planner.py", "reconciler.py"), (*LATE_INSERTS, *LOOK_AHEAD, *PLACEMENT))
     | dict.fromkeys(
         ("planning.py", "placement.py"), (*LOOK_AHEAD, *(f"tests/domain/test_{name}.py" for name in DOMAIN))
     )
