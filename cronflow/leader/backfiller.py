@@ -13,7 +13,6 @@ Without a backfill this costs the leader one read every five seconds.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 
 import structlog
@@ -22,7 +21,7 @@ from cronflow.domain.backfill import MOST_OPEN, Backfill, BackfillState, PageSiz
 from cronflow.domain.cluster import Tenure
 from cronflow.domain.errors import Conflict
 from cronflow.domain.events import BackfillCancelled, BackfillEnded
-from cronflow.domain.job import PRIORITIES, JobRecord, Overlap
+from cronflow.domain.job import JobRecord, Overlap
 from cronflow.domain.planning import run_on_request
 from cronflow.domain.run import Kind, RunState, backfill_of, backfill_run_id
 from cronflow.leader.contention import Contention
@@ -130,11 +129,7 @@ class Backfiller:
     async def _insert(self, one: WatchedBackfill, record: JobRecord, page: PageSize) -> None:
         backfill, now = one.backfill, self._clock.now()
         runs = [
-            # The lowest, so that they are read after everything else that waits.
-            replace(
-                run_on_request(record, backfill_run_id(backfill.id, fire), Kind.BACKFILL, fire, None, now),
-                priority=PRIORITIES[0],
-            )
+            run_on_request(record, backfill_run_id(backfill.id, fire), Kind.BACKFILL, fire, None, now)
             for fire in one.upcoming[: page.count]
         ]
         new = await self._runs.insert(runs)

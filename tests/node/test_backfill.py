@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from cronflow.domain.backfill import BackfillRate, BackfillScope, BackfillState
 from cronflow.domain.events import BackfillEnded
-from cronflow.domain.job import Job, Overlap, PythonTarget, Retry
+from cronflow.domain.job import BACKFILL_PRIORITY, Job, Overlap, PythonTarget, Retry
 from cronflow.domain.run import AttemptResult, Kind, Outcome, RunState
 from cronflow.domain.schedule.kinds import Every
 from cronflow.ports import Assignment
@@ -68,6 +68,24 @@ async def test_each_instant_runs_once_in_order_and_the_backfill_ends() -> None:
         events = [one.event for one in await cluster.backends.events.find(kinds=["backfill_ended"])]
         assert events == [BackfillEnded("report~b1", 5, 0)]
         assert await cluster.backends.backfills.watched(1) == []
+
+
+async def test_runs_of_a_backfill_have_the_lowest_priority_also_after_an_edit_of_their_job() -> None:
+    async with a_cluster("a", slots=1) as cluster:
+        cluster.executor.release = asyncio.Event()
+        await request(cluster, 3, a_job(overlap=Overlap.ALLOW, priority=9))
+        await cluster.elapse(2)
+
+        def priorities() -> set[int]:
+            return {run.priority for run in cluster.runs if run.kind is Kind.BACKFILL}
+
+        assert priorities() == {BACKFILL_PRIORITY}
+        edit = asyncio.ensure_future(cluster.service.jobs.apply([a_job(overlap=Overlap.ALLOW, priority=8)]))
+        await cluster.elapse(2)
+        await edit
+        assert priorities() == {BACKFILL_PRIORITY}
+        assert {run.job_ver for run in cluster.runs if run.kind is Kind.BACKFILL} == {2}
+        cluster.executor.release.set()
 
 
 async def test_runs_that_exclude_each_other_follow_one_after_the_other() -> None:
