@@ -45,6 +45,23 @@ async def test_nothing_new_starts_and_the_misfire_policy_follows() -> None:
         assert [run.state for run in made_good] == [RunState.SUCCEEDED]
 
 
+async def test_runs_that_wait_for_its_end_keep_their_place_and_record_the_reason_once() -> None:
+    async with a_cluster("a") as cluster:
+        await cluster.service.jobs.apply([a_job(every=None, overlap=Overlap.ALLOW)])
+        await begin(cluster)
+        ids = [await cluster.service.jobs.trigger("tick") for _ in range(3)]
+        asked = {run.id: run.check_at for run in await cluster.backends.runs.get(ids)}
+        await cluster.elapse(2)
+        waiting = await cluster.backends.runs.get(ids)
+        assert all(run.waiting is not None and "maintenance" in run.waiting.reason for run in waiting)
+        await cluster.elapse(20)
+        assert await cluster.backends.runs.get(ids) == waiting
+        assert {run.id: run.check_at for run in waiting} == asked
+        await cluster.service.cluster.end_maintenance(by="ada")
+        await cluster.elapse(3)
+        assert {run.state for run in await cluster.backends.runs.get(ids)} == {RunState.SUCCEEDED}
+
+
 async def test_running_attempts_end_and_their_retries_wait() -> None:
     async with a_cluster("a") as cluster:
         from cronflow.domain.run import AttemptResult, Outcome
