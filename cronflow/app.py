@@ -19,8 +19,9 @@ from types import MappingProxyType, ModuleType
 from typing import TypeVar
 
 from cronflow.context import misfit
-from cronflow.documents.jobs import read_concurrency, read_job_rate
+from cronflow.documents.jobs import read_after, read_concurrency, read_job_rate
 from cronflow.documents.values import under
+from cronflow.domain.chain import Join
 from cronflow.domain.durations import Duration, parse_duration
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import (
@@ -101,6 +102,8 @@ class App:
         spread: bool = False,
         apart_from: Sequence[str] = (),
         resources: Mapping[str, float | str] | None = None,
+        after: str | Mapping[str, object] | Sequence[str | Mapping[str, object]] = (),
+        join: Join | str = Join.ALL,
         labels: Mapping[str, str] | None = None,
         description: str | None = None,
         name: str | None = None,
@@ -116,8 +119,10 @@ class App:
         name with `-` for `_`, `description` to the first line of its docstring, and `retry` to the settings (`Retry()`
         without settings), or to no retries if the delivery allows none. `concurrency` is the name of a limit, a mapping
         such as `{"key": "{args.region}", "limit": 2}`, or a list of those; `rate` is text such as `100/m`, or a mapping
-        with a `key`. `resources` is what each run
-        reserves of its node, such as `{"cpu": 0.5, "memory": "256MiB"}`. `misfire` defaults to `fire_once`, but `jobs
+        with a `key`. `after` is the name of a job
+        to follow, a mapping such as `{"job": "import", "on": "failed", "within": "6h"}`, or a list of those, of which
+        all must have ended, or with `join` "any" one. `resources` is what each run reserves of its node, such as
+        `{"cpu": 0.5, "memory": "256MiB"}`. `misfire` defaults to `fire_once`, but `jobs
         apply` refuses an `at` in the past unless `misfire` is given. The function is called with `args`; a first
         parameter named `ctx` or annotated `Context` receives the context. Raises InvalidInput, also if the function
         does not accept `args` or the name is taken.
@@ -152,6 +157,8 @@ class App:
                     spread=spread,
                     apart_from=tuple(apart_from),
                     resources=_resources(resources or {}),
+                    after=_read("after", read_after, after),
+                    join=_choice(Join, join, "join"),
                     labels=dict(labels or {}),
                     enabled=enabled,
                 )

@@ -131,6 +131,7 @@ class Context:
                      can refuse writes of an attempt that was replaced.
     node             the node that runs this attempt.
     idempotency_key  pass it to services that drop repeated requests; it is the run id.
+    chain_id         the id of the run in which its chain of jobs began; its own run id if it follows no other run.
     args             arguments of the function.
     log              writes log lines of the run.
     """
@@ -146,6 +147,7 @@ class Context:
         node: str,
         args: Mapping[str, object],
         sink: LineSink,
+        chain_id: str | None = None,
         cancelled: Callable[[], bool] = lambda: False,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -155,6 +157,7 @@ class Context:
         self.attempt = attempt
         self.fence = fence
         self.node = node
+        self.chain_id = run_id if chain_id is None else chain_id
         self.args: Mapping[str, object] = MappingProxyType(dict(args))
         self.log = RunLog(sink)
         self._sink = sink

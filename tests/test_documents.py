@@ -219,6 +219,8 @@ def test_the_canonical_document_has_every_default_and_keeps_the_order_of_the_int
         ("spread", False),
         ("apart_from", []),
         ("resources", {"cpu": 0.0, "memory": None}),
+        ("after", []),
+        ("join", "all"),
         ("labels", {}),
         ("enabled", True),
     ]
@@ -396,14 +398,27 @@ def test_every_problem_is_reported_at_once_in_the_order_of_the_document() -> Non
             (
                 "jobs[0].xyz: unknown key (known are name, description, schedule, run, retry, timeout, overlap,"
                 " misfire, delivery, start_guard, priority, require, concurrency, rate, breaker, pause_after,"
-                " success_exit_codes, prefer, spread, apart_from, resources, labels, enabled)"
+                " success_exit_codes, prefer, spread, apart_from, resources, after, join, labels, enabled)"
             ),
         ),
         (
             dict([*MINIMAL.items(), (7, 1)]),
             "jobs[0].7: expected text as a key, got the number 7 (put the key in quotes)",
         ),
-        ({**MINIMAL, "after": []}, "jobs[0].after: not supported by this version (remove it)"),
+        (
+            {**MINIMAL, "after": [{"job": "import", "on": "done"}]},
+            "jobs[0].after[0].on: expected succeeded, failed or ended, got the text 'done'",
+        ),
+        ({**MINIMAL, "after": ["a", "a"]}, "jobs[0].after: after has 'a' more than once; remove one of them"),
+        (
+            {**MINIMAL, "after": "backup"},
+            "jobs[0]: a job cannot follow itself; give it a schedule, or let it raise RetryLater",
+        ),
+        ({**MINIMAL, "after": {"on": "failed"}}, "jobs[0].after.job: missing (name the job that is followed)"),
+        (
+            {**MINIMAL, "after": {"job": "a", "within": "0s"}},
+            "jobs[0].after.within: within is 0s; it must be 1s to a hundred years",
+        ),
         (
             {**MINIMAL, "resources": {"memory": 256}},
             "jobs[0].resources.memory: expected text, got the number 256 (put it in quotes)",

@@ -27,6 +27,7 @@ from cronflow.domain.access import ApiKey, Principal, Role, User
 from cronflow.domain.alerts import AlertKind, AlertRecord, Notification, NotificationState
 from cronflow.domain.backfill import FireOutline
 from cronflow.domain.capabilities import Capabilities
+from cronflow.domain.chain import ChainLink, UpstreamRun
 from cronflow.domain.cluster import Backlog, NodeReport
 from cronflow.domain.concurrency import parse_rate
 from cronflow.domain.events import RecordedEvent, event_of, fields_of
@@ -50,7 +51,7 @@ NEWER_KEYS = RESERVED_LABEL + "newer"
 """The required label that contains the keys of a definition which CronFlow 0.9 does not know."""
 UNKNOWN_TO_0_9 = (
     "concurrency", "rate", "breaker", "pause_after", "success_exit_codes",
-    "prefer", "spread", "apart_from", "resources",
+    "prefer", "spread", "apart_from", "resources", "after", "join",
 )  # fmt: skip
 RETRY_KEYS_OF_0_9 = frozenset({"max", "initial", "multiplier", "cap", "jitter", "delays"})
 
@@ -116,13 +117,17 @@ def record_document(record: JobRecord) -> Document:
         document["waiting"] = plain(record.waiting)
     if record.pause is not None:
         document["pause"] = plain(record.pause)
+    if record.job.after:
+        document["follows"] = [one.job for one in record.job.after]
+    if record.followed:
+        document["followed"] = True
     return document
 
 
 def record(document: Mapping[str, Any]) -> JobRecord:
     pending_run = document["pend"]
     return JobRecord(
-        job=_job(document["definition"]),
+        job=job_of_definition(document["definition"]),
         rev=document["rev"],
         ver=document["ver"],
         term=document["term"],
@@ -138,11 +143,13 @@ def record(document: Mapping[str, Any]) -> JobRecord:
         edited_by=document.get("edited_by", ""),
         waiting=_waiting(document.get("waiting")),
         pause=None if (pause := document.get("pause")) is None else Pause(**pause),
+        followed=document.get("followed", False),
     )
 
 
 @lru_cache(maxsize=JOBS_REMEMBERED)
-def _job(text: str) -> Job:
+def job_of_definition(text: str) -> Job:
+    """The job of a stored definition."""
     if (found := NAME.match(text)) is None or found[1].startswith(SYSTEM_PREFIX):
         job = parse_job(_with_newer_keys(orjson.loads(text)))
     else:
@@ -184,7 +191,7 @@ def _renamed(job: Job, name: str) -> Job:
 
 
 def definition(job: Job) -> str:
-    """A job's definition as JSON. Cached, because `_job` returns the same objects again and again."""
+    """A job's definition as JSON. Cached, because `job_of_definition` returns the same objects again and again."""
     known = _definitions.get(job)
     if known is not None:
         return known
@@ -210,6 +217,8 @@ def pending_run_document(pending_run: PendingRun) -> Document:
         document["blocked_by"] = pending_run.blocked_by
     if pending_run.kind is not None:
         document["kind"] = pending_run.kind.value
+    if pending_run.followed:
+        document["followed"] = True
     return document
 
 
@@ -226,6 +235,7 @@ def _pending_run(document: Mapping[str, Any]) -> PendingRun:
         kind=None if (kind := document.get("kind")) is None else Kind(kind),
         placement=_placement(document.get("placement")),
         blocked_by=document.get("blocked_by"),
+        followed=document.get("followed", False),
     )
 
 
@@ -267,7 +277,7 @@ def version_document(version: Version) -> Document:
 
 def version(document: Mapping[str, Any]) -> Version:
     fields = {name: document[name] for name in ("ver", "at", "since", "paused", "deleted", "by")}
-    return Version(job=_job(document["definition"]), **fields)
+    return Version(job=job_of_definition(document["definition"]), **fields)
 
 
 def _covers(document: Mapping[str, Any] | None) -> Covers | None:
@@ -284,14 +294,18 @@ _RUN_GIVEN = ("args", "result")
 """Of a user."""
 
 
+NEWER_KINDS = frozenset({Kind.BACKFILL, Kind.AFTER})
+"""Each has a field of its own."""
+
+
 def run_document(run: Run) -> Document:
-    """A run's document, without None values. Only open runs have `open`, for the partial indexes."""
+    """A run's document, without None values."""
     document: Document = {
         "_id": run.id,
         "job": run.job,
         "fire_at": run.fire_at,
-        # CronFlow 0.9 does not know the kind, and reads such a run as a replay.
-        "kind": (Kind.REPLAY if run.kind is Kind.BACKFILL else run.kind).value,
+        # CronFlow 0.9 does not know the newer kinds, and reads such a run as a replay.
+        "kind": (Kind.REPLAY if run.kind in NEWER_KINDS else run.kind).value,
         "state": run.state.value,
         "fence": run.fence,
         "term": run.term,
@@ -307,10 +321,16 @@ def run_document(run: Run) -> Document:
             document[name] = value
     if run.backfill is not None:
         document["backfill"] = run.backfill
-    if run.is_open:
-        document["open"] = True
-    if run.cancel_requested:
-        document["cancel_requested"] = True
+    if run.chain is not None:
+        document["chain"] = chain_document(run.chain)
+    # Indexes contain only those that are marked.
+    marks = {
+        "after": run.kind is Kind.AFTER,
+        "open": run.is_open,
+        "followed": run.followed,
+        "cancel_requested": run.cancel_requested,
+    }
+    document |= {name: True for name, holds in marks.items() if holds}
     if run.covers is not None:
         document["covers"] = plain(run.covers)
     if run.outcome is not None:
@@ -332,7 +352,7 @@ def run(document: Mapping[str, Any]) -> Run:
         id=document["_id"],
         job=document["job"],
         fire_at=document["fire_at"],
-        kind=Kind.BACKFILL if "backfill" in document else Kind(document["kind"]),
+        kind=_kind(document),
         state=RunState(document["state"]),
         fence=document["fence"],
         term=document["term"],
@@ -352,9 +372,28 @@ def run(document: Mapping[str, Any]) -> Run:
         waiting=_waiting(document.get("waiting")),
         resolution=_resolution(document.get("resolution")),
         reserved=amount(document.get("reserved")),
+        followed=document.get("followed", False),
+        chain=None if (chain := document.get("chain")) is None else chain_link(chain),
         **{name: document.get(name) for name in _RUN_OPTIONAL},
         **{name: given(document.get(name)) for name in _RUN_GIVEN},
     )
+
+
+def _kind(document: Mapping[str, Any]) -> Kind:
+    if "backfill" in document:
+        return Kind.BACKFILL
+    return Kind.AFTER if "after" in document else Kind(document["kind"])
+
+
+def chain_document(link: ChainLink) -> Document:
+    """The place of a run in its chain."""
+    of = [{"job": one.job, "run": one.run, "state": one.state.value} for one in link.of]
+    return {"id": link.id, "depth": link.depth, "of": of}
+
+
+def chain_link(document: Mapping[str, Any]) -> ChainLink:
+    of = tuple(UpstreamRun(one["job"], one["run"], RunState(one["state"])) for one in document["of"])
+    return ChainLink(document["id"], document["depth"], of)
 
 
 def outline(document: Mapping[str, Any]) -> FireOutline:
@@ -588,6 +627,8 @@ def item(assignment: Assignment) -> bytes:
         rest["not_before"] = assignment.not_before
     if assignment.requested_at is not None:
         rest["requested_at"] = assignment.requested_at
+    if assignment.chain is not None:
+        rest["chain"] = chain_document(assignment.chain)
     return US.join((*head, orjson.dumps(rest).decode(), definition(assignment.job))).encode()
 
 
@@ -607,10 +648,11 @@ def assignment(text: bytes) -> Assignment:
         attempt=fields["attempt"],
         fire_at=datetime.fromisoformat(fields["fire_at"]),
         args=fields["args"],
-        job=_job(job),
+        job=job_of_definition(job),
         pending_run=None if (pend := fields.get("pend")) is None else _pending_run_of_json(pend),
         not_before=None if (at := fields.get("not_before")) is None else datetime.fromisoformat(at),
         requested_at=None if (at := fields.get("requested_at")) is None else datetime.fromisoformat(at),
+        chain=None if (chain := fields.get("chain")) is None else chain_link(chain),
     )
 
 

@@ -17,6 +17,7 @@ from cronflow.backends.mongo.admin import MongoArchive, MongoStoreAdmin
 from cronflow.backends.mongo.alerts import MongoAlertConditions, MongoAlertStore, MongoOutbox
 from cronflow.backends.mongo.backfills import MongoBackfillStore
 from cronflow.backends.mongo.breakers import MongoBreakerStore
+from cronflow.backends.mongo.chains import MongoChainStore
 from cronflow.backends.mongo.control import MongoControl, MongoServerClock
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.mongo.events import MongoEventStore, MongoRollupStore, MongoTotals
@@ -72,6 +73,7 @@ def adapters(redis: RedisConnection, mongo: MongoDatabase, *, lock_s: float = 35
         dead_letters=MongoDeadLetters(mongo),
         breakers=MongoBreakerStore(mongo),
         backfills=MongoBackfillStore(mongo),
+        chains=MongoChainStore(mongo),
         logs=MongoLogStore(mongo),
         control=MongoControl(mongo),
         archive=MongoArchive(mongo),

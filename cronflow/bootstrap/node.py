@@ -29,6 +29,7 @@ from cronflow.executors.pool.pool import HandlerPool, handler_pool
 from cronflow.executors.prints import capturing_prints
 from cronflow.executors.python import PythonExecutor, PythonTargets
 from cronflow.executors.secrets import WithSecrets
+from cronflow.executors.upstream import WithUpstreamValues
 from cronflow.leader.maintenance import Cleanup
 from cronflow.leader.sweep import Sweep
 from cronflow.node.event_log import EventLog
@@ -63,7 +64,8 @@ def executors(
             HttpTarget: HttpExecutor(allowed_hosts=settings.allow_http_hosts, breakers=breakers),
         }
     )
-    return WithSecrets(by_target, backends.secrets, vault(settings))
+    with_values = WithUpstreamValues(by_target, backends.runs, backends.results)
+    return WithSecrets(with_values, backends.secrets, vault(settings))
 
 
 def http_breakers(settings: Settings, emit: EventSink) -> Breakers:

@@ -14,6 +14,7 @@ from cronflow.domain.job import Job
 from cronflow.domain.resources import ResourceAmount
 from cronflow.leader.alert_evaluator import AlertEvaluator
 from cronflow.leader.backfiller import Backfiller
+from cronflow.leader.chain_follower import ChainFollower
 from cronflow.leader.contention import Contention
 from cronflow.leader.dispatcher import Dispatcher
 from cronflow.leader.elector import Elector
@@ -66,6 +67,7 @@ LEADER_ROLES = frozenset(
         "reconciler",
         "permit recovery",
         "backfiller",
+        "chain follower",
         "pauses",
         "maintenance watch",
         "maintenance",
@@ -139,6 +141,7 @@ def build_node(
             reconciler,
             permit_recovery,
             backfiller,
+            chain_follower,
             pauses,
             maintenance,
         ):
@@ -301,6 +304,16 @@ def build_node(
         emit,
         maintenance_watch.held,
     )
+    chain_follower = ChainFollower(
+        backends.chains,
+        backends.jobs,
+        backends.runs,
+        elector,
+        clock,
+        reconciler.wake.set,
+        counter.inserted,
+        emit,
+    )
     pauses = PauseEnder(backends.jobs, editor, elector, clock, emit)
     maintenance = Maintenance(backends.store_admin, editor, elector, system_jobs, log_retention)
     node_monitor = NodeMonitor(backends.membership, backends.events, elector, clock, timings, emit)
@@ -318,6 +331,7 @@ def build_node(
         NodeRole("reconciler", reconciler.step, reconciler.wake),
         NodeRole("permit recovery", permit_recovery.step, permit_recovery.wake),
         NodeRole("backfiller", backfiller.step, backfiller.wake),
+        NodeRole("chain follower", chain_follower.step, chain_follower.wake),
         NodeRole("pauses", pauses.step, pauses.wake),
         NodeRole("maintenance", maintenance.step, maintenance.wake),
         NodeRole("worker", worker.step, worker.wake),
@@ -375,6 +389,7 @@ def build_node(
         planner.look()
         reconciler.wake.set()
         backfiller.wake.set()
+        chain_follower.jobs_changed()
         pauses.wake.set()
 
     def changed() -> None:
@@ -386,6 +401,7 @@ def build_node(
         planner.capacity_freed()
         reconciler.capacity_freed()
         backfiller.run_ended()
+        chain_follower.run_ended()
 
     def stop_requested() -> None:
         worker.cancellations.wake.set()

@@ -44,6 +44,7 @@ from cronflow.documents.values import (
     whole,
     written_duration,
 )
+from cronflow.domain.chain import Join, On, Upstream
 from cronflow.domain.concurrency import KeyedConcurrency, KeyedRate, OnFull, parse_rate
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import (
@@ -411,6 +412,38 @@ def _write_job_rate(rate: KeyedRate | None) -> JobRateForm | str | None:
     return {"rate": str(rate.rate), "key": rate.key or None, "burst": rate.rate.burst}
 
 
+# -------------------------------------------------------------------------------------------------------------- after
+
+
+class UpstreamForm(TypedDict):
+    """A job that is followed."""
+
+    job: Annotated[str, Key(text, sample="job", missing="name the job that is followed")]
+    """Its name."""
+    on: Annotated[On, Key(choice(On))]
+    """Which ends of its runs count."""
+    within: Annotated[LengthForm | None, OPTIONAL_LENGTH]
+    """How long an end counts, also while it waits for the other jobs; null: for any time."""
+
+
+UPSTREAM = DocumentTable(UpstreamForm, Upstream)
+
+
+def _read_upstream(value: object) -> Upstream:
+    return Upstream(text(value)) if isinstance(value, str) else UPSTREAM.read(value)
+
+
+def read_after(value: object) -> tuple[Upstream, ...]:
+    """The name of a job, a mapping with one, or a list of those. Raises InvalidInput."""
+    if value is None:
+        return ()
+    return list_of(_read_upstream, "jobs")(value) if isinstance(value, list | tuple) else (_read_upstream(value),)
+
+
+def _write_after(after: tuple[Upstream, ...]) -> list[object]:
+    return [UPSTREAM.write(one) for one in after]
+
+
 class JobForm(TypedDict):
     """What to run and when, with every default."""
 
@@ -469,13 +502,17 @@ class JobForm(TypedDict):
     """Jobs that must not have a run on its node when it is placed."""
     resources: Annotated[ResourcesForm, Key(RESOURCES.read, RESOURCES.write)]
     """What each run reserves of the capacity of its node."""
+    after: Annotated[list[UpstreamForm | str], Key(read_after, _write_after)]
+    """The jobs that it follows: a run begins when theirs have ended."""
+    join: Annotated[Join, Key(choice(Join))]
+    """Whether all jobs of `after` must have ended, or each end of one of them counts."""
     labels: Annotated[dict[str, str], TEXTS]
     """For people, and for searching."""
     enabled: Annotated[bool, Key(flag)]
     """Whether its fires are planned."""
 
 
-JOB = DocumentTable(JobForm, Job, refused=dict.fromkeys(("after",), NOT_YET))
+JOB = DocumentTable(JobForm, Job)
 TABLES: tuple[DocumentTable[Any], ...] = (
     JOB,
     CRON,
@@ -496,6 +533,7 @@ TABLES: tuple[DocumentTable[Any], ...] = (
     CONCURRENCY,
     JOB_RATE,
     RESOURCES,
+    UPSTREAM,
 )
 """The mappings that users write."""
 

@@ -523,6 +523,17 @@ class BackfillEnded(Event):
 
 
 @event
+class RunHeldBack(Event):
+    """A run of a job that follows others was skipped, because of the runs that it would have followed."""
+
+    run: str
+    job: str
+    reason: str
+    severity = Severity.WARN
+    message = "{run} was held back: {reason}"
+
+
+@event
 class AlertGaveUp(Event):
     """A webhook did not accept a notification within a day; it is not sent again."""
 

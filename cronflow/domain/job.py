@@ -13,6 +13,7 @@ from datetime import datetime, time, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from cronflow.domain.chain import MOST_UPSTREAM, Join, Upstream
 from cronflow.domain.concurrency import MOST_LIMITS_OF_A_JOB, KeyedConcurrency, KeyedRate
 from cronflow.domain.durations import LONGEST, format_duration
 from cronflow.domain.errors import InvalidInput, Problem
@@ -273,7 +274,7 @@ def _request_problems(target: HttpTarget) -> list[Problem]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What to run and when. A job without a schedule runs only manually.
+    """What to run and when. A job without a schedule runs only manually, or after the jobs that it follows.
 
     `prefer`, `spread`, `apart_from` and `resources` are its placement rules, see `domain.placement_rules`.
     """
@@ -299,6 +300,8 @@ class Job:
     spread: bool = False
     apart_from: tuple[str, ...] = ()
     resources: ResourceAmount = NOTHING
+    after: tuple[Upstream, ...] = ()
+    join: Join = Join.ALL
     labels: Mapping[str, str] = field(default_factory=dict)
     enabled: bool = True
 
@@ -322,6 +325,7 @@ class Job:
                 what = "delivery at_most_once never starts a run twice, so retry has no rules and no deadline"
                 raise InvalidInput(what)
             object.__setattr__(self, "start_guard", StartGuard.MONGO)
+        self._check_after()
         if self.pause_after is not None and not 1 <= self.pause_after <= 100:
             raise InvalidInput(f"pause_after is {self.pause_after}; it must be 1 to 100")
         codes = self.success_exit_codes
@@ -331,6 +335,17 @@ class Job:
             self._check_limits()
             # A permit counts for a start that is recorded; without the record it could belong to nobody.
             object.__setattr__(self, "start_guard", StartGuard.MONGO)
+
+    def _check_after(self) -> None:
+        names = [one.job for one in self.after]
+        if len(names) > MOST_UPSTREAM:
+            raise InvalidInput(f"after names {len(names)} jobs; at most {MOST_UPSTREAM} are allowed")
+        for name in names:
+            check_name(name)
+            if names.count(name) > 1:
+                raise InvalidInput(f"after has {name!r} more than once; remove one of them")
+            if name == self.name:
+                raise InvalidInput("a job cannot follow itself; give it a schedule, or let it raise RetryLater")
 
     def _check_limits(self) -> None:
         names = [one for one in self.concurrency if isinstance(one, str)]
@@ -353,7 +368,7 @@ class Job:
     def needs_newer_nodes(self) -> bool:
         """Whether a node of 0.9 would execute its runs in another way than it says."""
         retries = self.breaker or self.pause_after or self.retry.rules or self.retry.deadline is not None
-        return self.has_limits or bool(retries) or self.success_exit_codes != (0,)
+        return self.has_limits or bool(retries) or self.success_exit_codes != (0,) or bool(self.after)
 
     def priority_of(self, kind: Kind) -> int:
         """The priority of its runs of this kind."""
@@ -383,6 +398,7 @@ class PendingRun:
     kind: Kind | None = None
     placement: Placement | None = None
     blocked_by: str | None = None
+    followed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -402,7 +418,8 @@ class JobRecord:
     `rev` counts every write of `ver`, `next_fire`, `pending_run` or `term`; each write compares it. `ver` counts the
     edits. `next_fire` is the cursor and identifies the next run; it only grows. `due_at` is when the planner reads the
     job. `since` is the cursor at the beginning of this version, `edited_by` the author of the edit; `waiting` is why
-    the fire at the cursor could not be planned in the last attempt. A job that CronFlow 0.9 has paused has no `pause`.
+    the fire at the cursor could not be planned in the last attempt. `followed`: other jobs may follow its runs, so each
+    run that it creates from now on is `followed` too. A job that CronFlow 0.9 has paused has no `pause`.
     """
 
     job: Job
@@ -420,6 +437,7 @@ class JobRecord:
     since: datetime | None = None
     edited_by: str = ""
     waiting: Waiting | None = None
+    followed: bool = False
 
     @property
     def name(self) -> str:

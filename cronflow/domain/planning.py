@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from cronflow.domain.chain import ChainLink
 from cronflow.domain.job import Job, JobRecord, MisfirePolicy, Overlap, PendingRun
 from cronflow.domain.run import OPEN, Covers, Kind, Run, RunState, run_id
 from cronflow.domain.schedule.kinds import Cron, Every, Schedule, count_between, last_before, latest, next_after
@@ -222,11 +223,20 @@ def run_of_pending(job: Job, pending_run: PendingRun, term: int) -> Run:
         placement=pending_run.placement,
         blocked_by=pending_run.blocked_by,
         reserved=(job.resources or None) if is_open else None,
+        followed=pending_run.followed,
     )
 
 
 def run_on_request(
-    record: JobRecord, run: str, kind: Kind, fire_at: datetime, args: Mapping[str, object] | None, now: datetime
+    record: JobRecord,
+    run: str,
+    kind: Kind,
+    fire_at: datetime,
+    args: Mapping[str, object] | None,
+    now: datetime,
+    *,
+    followed: bool = False,
+    chain: ChainLink | None = None,
 ) -> Run:
     """A run outside of the schedule, to be dispatched at once under the present version of the job."""
     return Run(
@@ -245,6 +255,8 @@ def run_on_request(
         check_at=now,
         created_at=now,
         args=args,
+        followed=followed,
+        chain=chain,
     )
 
 

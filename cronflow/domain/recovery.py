@@ -17,6 +17,7 @@ from cronflow.domain.planning import ACK_WITHIN
 from cronflow.domain.retry_decision import failed_attempt, past_deadline
 from cronflow.domain.run import POISON_LIMIT, SCHEDULED, Attempt, Kind, Outcome, Run, RunState, cancelled_text
 from cronflow.domain.transitions import Transition
+from cronflow.domain.version import version_of
 
 VETO_LIMIT = 6
 VETO_WHILE_RUNNING = timedelta(seconds=30)
@@ -135,6 +136,8 @@ def held_back(run: Run, record: JobRecord, now: datetime, others: Collection[Run
     of its job. A dispatched run waits for running ones, and a retrying one for both, so no two wait for each other.
     """
     job = record.job
+    if run.kind is Kind.AFTER and (held := _held_since(run, record)) is not None:
+        return End(Transition.SKIP_WAITING, RunState.SKIPPED, None, reason=held)
     if _missed(run, job, now):
         return End(Transition.SKIP_WAITING, RunState.SKIPPED, None, reason="misfire")
     if job.overlap is not Overlap.ALLOW:
@@ -146,6 +149,15 @@ def held_back(run: Run, record: JobRecord, now: datetime, others: Collection[Run
     if run.kind is Kind.BACKFILL and (reason := yields(record, now)) is not None:
         return HeldBack(reason, Postpone(WHILE_ANOTHER_RUNS))
     return None
+
+
+def _held_since(run: Run, record: JobRecord) -> str | None:
+    """Why a run that follows others must not start: its job was deleted, paused or disabled after the leader had read
+    it, so the edit found no run to cancel.
+    """
+    if run.state is not RunState.RETRYING or run.job_ver >= record.ver:
+        return None
+    return version_of(record).held
 
 
 def _missed(run: Run, job: Job, now: datetime) -> bool:

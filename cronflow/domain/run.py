@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 
+from cronflow.domain.chain import ChainLink
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import DEFAULT_PRIORITY
 from cronflow.domain.placement import Placement, Waiting
@@ -48,6 +49,7 @@ class Kind(StrEnum):
     MANUAL = "manual"
     REPLAY = "replay"
     BACKFILL = "backfill"
+    AFTER = "after"
 
 
 SCHEDULED = frozenset({Kind.CRON, Kind.INTERVAL, Kind.ONCE})
@@ -115,7 +117,8 @@ class Resolution:
 class Run:
     """A run's document. Open runs have `check_at`, ended ones `ended_at` and `outcome`. With a `result_size` (bytes of
     JSON) the result is too large for the document and is stored separately, under the `finish_id`. `reserved` is what
-    the run reserves on its node while it is dispatched or running.
+    the run reserves on its node while it is dispatched or running. The end of a `followed` run is yet to be answered by
+    the jobs that follow its job. `chain` is its place in a chain; the first run of a chain has none.
     """
 
     id: str
@@ -156,6 +159,8 @@ class Run:
     replay_of: str | None = None
     resolution: Resolution | None = None
     reserved: ResourceAmount | None = None
+    followed: bool = False
+    chain: ChainLink | None = None
 
     @property
     def is_dead(self) -> bool:
@@ -177,11 +182,16 @@ class Run:
         return backfill_of(self.id) if self.kind is Kind.BACKFILL else None
 
     @property
+    def chain_id(self) -> str:
+        """The id of its chain: that of the run in which the chain began."""
+        return self.id if self.chain is None else self.chain.id
+
+    @property
     def lateness(self) -> timedelta | None:
         """From the due instant to the start of the first recorded attempt. For a manual run it counts from the request,
-        since its instant has only whole seconds. A replay and a run of a backfill have no lateness.
+        since its instant has only whole seconds. A replay, a run of a backfill and one that follows others have none.
         """
-        if self.kind in (Kind.REPLAY, Kind.BACKFILL):
+        if self.kind in (Kind.REPLAY, Kind.BACKFILL, Kind.AFTER):
             return None
         first = next((a.started_at for a in self.attempts if a.started_at is not None), self.started_at)
         due = self.created_at if self.kind is Kind.MANUAL else self.fire_at
@@ -231,6 +241,12 @@ def original_id(run: str) -> str:
     """The id of the run that a replay repeats; any other id is returned unchanged."""
     head, mark, number = run.rpartition("~r")
     return head if mark and number.isdecimal() else run
+
+
+def replay_number(run: str) -> int:
+    """The number in the id of a replay; 0 for any other run."""
+    original = original_id(run)
+    return 0 if original == run else int(run[len(original) + 2 :])
 
 
 def backfill_run_id(backfill: str, fire: datetime) -> str:

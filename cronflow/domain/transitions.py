@@ -17,7 +17,7 @@ from cronflow.domain.job import Delivery, JobRecord, Retry
 from cronflow.domain.placement import Placement, Waiting
 from cronflow.domain.planning import ACK_WITHIN
 from cronflow.domain.retry_decision import next_try
-from cronflow.domain.run import SCHEDULED, Attempt, AttemptResult, Outcome, Run, RunState, cancelled_text
+from cronflow.domain.run import SCHEDULED, Attempt, AttemptResult, Kind, Outcome, Run, RunState, cancelled_text
 
 if TYPE_CHECKING:
     from cronflow.domain.recovery import Dispatch, End, Postpone
@@ -335,8 +335,11 @@ def dispatch(
     at: datetime,
     placement: Placement | None = None,
     reserved: ResourceAmount | None = None,
+    followed: bool = False,
 ) -> Change:
-    """Dispatch the run under a new fence, compared with the run as it was read. It reserves `reserved` on its node."""
+    """Dispatch the run under a new fence, compared with the run as it was read. It reserves `reserved` on its node.
+    `followed`: other jobs may follow its job.
+    """
     sets: dict[str, object] = {
         "fence": fence,
         "term": term,
@@ -349,6 +352,9 @@ def dispatch(
         "vetoes": 0,
         "start_id": None,
     }
+    if followed and run.kind is Kind.AFTER and not run.followed:
+        # Its job may be followed since the leader had read it to create this run.
+        sets["followed"] = True
     if reserved or run.reserved:
         sets["reserved"] = reserved or None
     if verdict.transition is Transition.DISPATCH_RETRY:

@@ -79,6 +79,7 @@ def attempt(request: dict[str, Any], messages: Messages) -> AttemptResult:
         attempt=request["attempt"],
         fence=request["fence"],
         node=request["node"],
+        chain_id=request["chain_id"],
         args=request["args"],
         sink=messages.line,
         cancelled=stopping.is_set,

@@ -42,6 +42,7 @@ def facts(assignment: Assignment) -> dict[str, str]:
         "CRONFLOW_ATTEMPT": str(assignment.attempt),
         "CRONFLOW_FENCE": str(assignment.fence),
         "CRONFLOW_IDEMPOTENCY_KEY": assignment.run,
+        "CRONFLOW_CHAIN_ID": assignment.chain_id,
         "RETRY_COUNT": str(assignment.attempt - 1),
     }
 

@@ -113,7 +113,12 @@ class HttpExecutor:
         assert isinstance(target, HttpTarget)
         if self._client is None:
             raise RuntimeError("the HttpExecutor is not open; use `async with`")
-        headers = {**target.headers, "Idempotency-Key": assignment.run, "CronFlow-Fence": str(assignment.fence)}
+        headers = {
+            **target.headers,
+            "Idempotency-Key": assignment.run,
+            "CronFlow-Fence": str(assignment.fence),
+            "CronFlow-Chain": assignment.chain_id,
+        }
         try:
             request = self._client.build_request(target.method, target.url, headers=headers, content=target.body)
         except (httpx2.InvalidURL, ValueError) as error:

@@ -87,6 +87,7 @@ def _request(assignment: Assignment, target: PythonTarget, node: str, args: Mapp
             "fire_at": assignment.fire_at.astimezone(UTC).isoformat(),
             "attempt": assignment.attempt,
             "fence": assignment.fence,
+            "chain_id": assignment.chain_id,
             "node": node,
             "path": sys.path,
         }

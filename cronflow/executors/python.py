@@ -146,6 +146,7 @@ class PythonExecutor:
             attempt=assignment.attempt,
             fence=assignment.fence,
             node=node,
+            chain_id=assignment.chain_id,
             args=args,
             sink=lines,
             cancelled=stopping.look,

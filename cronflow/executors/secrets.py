@@ -18,6 +18,7 @@ from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.domain.secret import Mask, filled, referenced
 from cronflow.executors import Executors
+from cronflow.executors.upstream import WithUpstreamValues
 from cronflow.ports import Assignment, LineSink, SecretStore
 
 READ_AGAIN_IN = timedelta(seconds=10)
@@ -26,7 +27,7 @@ READ_AGAIN_IN = timedelta(seconds=10)
 class WithSecrets:
     """Wraps the other executors. Without a `vault` (no SECRETS_KEY), it declines jobs that need secrets."""
 
-    def __init__(self, inner: Executors, secrets: SecretStore, vault: Vault | None) -> None:
+    def __init__(self, inner: Executors | WithUpstreamValues, secrets: SecretStore, vault: Vault | None) -> None:
         self._inner = inner
         self._secrets = secrets
         self._vault = vault

@@ -93,6 +93,7 @@ class LookAhead:
             at=now,
             node=placed.node,
             placement=placed,
+            followed=record.followed,
         )
         return Move(
             job=record.name,

@@ -80,11 +80,12 @@ class Cleanup:
 
     async def run(self, assignment: Assignment, emit: LineSink) -> object:
         """Clean up once. Returns the number of deleted documents by kind."""
-        deleted: Counter[str] = Counter(runs=0, jobs=0, backfills=0, nodes=0)
+        deleted: Counter[str] = Counter(runs=0, jobs=0, joins=0, backfills=0, nodes=0)
         before = await self._backends.store_admin.time() - self._retention
         await self._runs(before, deleted)
         await self._tombstones(before, deleted)
         await self._backends.audit.keep(self._retention)
+        await self._joins(before, deleted)
         deleted["backfills"] = await self._backends.backfills.forget(before)
         deleted["nodes"] = await self._backends.coordination_admin.forget_nodes(SILENT_FOR)
         if len({member.report.version for member in await self._backends.membership.members()}) <= 1:
@@ -95,6 +96,11 @@ class Cleanup:
         counts = ", ".join(f"{count:,} {what}" for what, count in deleted.items())
         emit("info", f"deleted from before {before:%Y-%m-%d %H:%M:%SZ}: {counts}")
         return dict(deleted)
+
+    async def _joins(self, before: datetime, deleted: Counter[str]) -> None:
+        while found := await self._backends.chains.forget_joins(before, BATCH):
+            deleted["joins"] += found
+            await self._clock.sleep(PAUSE_S)
 
     async def _runs(self, before: datetime, deleted: Counter[str]) -> None:
         after: tuple[datetime, str] | None = None

@@ -405,6 +405,7 @@ class Planner:
             reason=reason,
             placement=placement,
             blocked_by=blocked_by if reason in ("overlap", "limit") else None,
+            followed=record.followed,
         )
         return Planned(
             record,

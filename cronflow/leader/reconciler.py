@@ -337,6 +337,7 @@ class Reconciler:
             at=now,
             placement=placed,
             reserved=job.resources,
+            followed=record.followed,
         )
         attempt = change.sets.get("attempt", run.attempt)
         assert isinstance(attempt, int)
@@ -348,6 +349,7 @@ class Reconciler:
             fire_at=run.fire_at,
             job=job,
             args=run.args or {},
+            chain=run.chain,
             not_before=run.fire_at if early else None,
             # Only a deadline for retries needs it.
             requested_at=run.created_at if job.retry.deadline is not None and run.kind not in SCHEDULED else None,

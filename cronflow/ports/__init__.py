@@ -22,6 +22,7 @@ from cronflow.ports.alerts import AlertConditions, AlertStore, Outbox, WebhookSe
 from cronflow.ports.backends import Backends
 from cronflow.ports.backfills import BackfillStore, WatchedBackfill
 from cronflow.ports.breakers import BreakerStore
+from cronflow.ports.chains import ChainStore as ChainStore
 from cronflow.ports.clock import Clock, ServerClock
 from cronflow.ports.coordination import (
     AHEAD_VALID_S,

@@ -17,6 +17,7 @@ from cronflow.ports.access import (
 from cronflow.ports.alerts import AlertConditions, AlertStore, Outbox
 from cronflow.ports.backfills import BackfillStore
 from cronflow.ports.breakers import BreakerStore
+from cronflow.ports.chains import ChainStore
 from cronflow.ports.clock import ServerClock
 from cronflow.ports.coordination import Bus, CoordinationAdmin, Election, Membership, Queue
 from cronflow.ports.events import EventStore, Feed, LiveTail, RollupStore, Totals
@@ -49,6 +50,7 @@ class Backends:
     dead_letters: DeadLetters
     breakers: BreakerStore
     backfills: BackfillStore
+    chains: ChainStore
     logs: LogStore
     control: Control
     archive: Archive

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
+from cronflow.domain.chain import ChainLink
 from cronflow.domain.cluster import Member, NodeReport, Renewal
 from cronflow.domain.job import Job, Overlap, PendingRun
 
@@ -67,7 +68,7 @@ class Assignment:
 
     With a `pending_run` the run may have no document yet, and the worker inserts it with its first record. `not_before`
     is the run's instant if it was dispatched earlier: the worker holds it until then. `requested_at` is when a run
-    outside the schedule was requested.
+    outside the schedule was requested. `chain` is the run's place in a chain, if it is not the first one there.
     """
 
     run: str
@@ -80,6 +81,12 @@ class Assignment:
     pending_run: PendingRun | None = None
     not_before: datetime | None = None
     requested_at: datetime | None = None
+    chain: ChainLink | None = None
+
+    @property
+    def chain_id(self) -> str:
+        """The id of the run's chain."""
+        return self.run if self.chain is None else self.chain.id
 
     @property
     def job_lock(self) -> JobLock:

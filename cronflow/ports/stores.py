@@ -111,7 +111,8 @@ class PlanStore(Protocol):
 class RunQuery:
     """A filter for runs, newest fire first. `before` is the (fire_at, id) of the last run of the previous page. `dead`
     selects unresolved dead letters. `node` is a node's name or id. `until` is exclusive. `ids` selects these runs; None
-    does not restrict them. `backfill` selects the runs of one.
+    does not restrict them. `backfill` selects the runs of one, `chain` those of a chain, with the one in which it
+    began.
     """
 
     ids: Collection[str] | None = None
@@ -121,6 +122,7 @@ class RunQuery:
     dead: bool = False
     node: str | None = None
     backfill: str | None = None
+    chain: str | None = None
     since: datetime | None = None
     until: datetime | None = None
     before: tuple[datetime, str] | None = None

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
@@ -82,10 +82,16 @@ class Editor:
         return done[job.name].result
 
     async def define_all(
-        self, jobs: Sequence[Job], done: dict[str, Edited], *, by: str = "", expected: int | None = None
+        self,
+        jobs: Sequence[Job],
+        done: dict[str, Edited],
+        *,
+        by: str = "",
+        expected: int | None = None,
+        followed: Collection[str] = (),
     ) -> None:
         """`define` for several jobs, which have different names, in a few writes for all of them. Each job is in `done`
-        as soon as it is written, also when this raises.
+        as soon as it is written, also when this raises. Other jobs follow those that are `followed`.
         """
         left = {job.name: job for job in jobs}
         for _ in range(TRIES):
@@ -97,7 +103,7 @@ class Editor:
                 record = found.get(name)
                 _expect(name, record, expected)
                 if record is None:
-                    new.append(_new(job, by, now))
+                    new.append(replace(_new(job, by, now), followed=name in followed))
                 elif record.deleted_at is None and record.job == job:
                     done[name] = Edited("unchanged", record, record)
                 else:
@@ -324,6 +330,7 @@ def _planned(record: JobRecord, changed: JobRecord, reason: str, by: str, now: d
         covers=covers,
         reason=version_of(record).held or reason,
         kind=kind_of(record.job.schedule),
+        followed=record.followed,
     )
     return _Planned(record, replace(changed, pending_run=skipped), skipped)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from typing import cast
@@ -38,10 +38,12 @@ from cronflow.domain.resources import NOTHING, ResourceAmount
 from cronflow.domain.run import Covers, Kind, Run, RunState
 from cronflow.domain.schedule.describe import Preview, preview
 from cronflow.domain.schedule.kinds import Once, Schedule, next_after
+from cronflow.domain.upstream_values import upstream_problems
 from cronflow.ports import Backends, Bus, Clock, Signal
 from cronflow.usecases.audit import Auditor, Changed
 from cronflow.usecases.edit import Edited, Editor, Result, consumed, left_behind
 from cronflow.usecases.job_breakers import JobBreakers
+from cronflow.usecases.job_graph import JobGraphUseCases
 from cronflow.usecases.limit_names import refuse_absent_limits
 from cronflow.usecases.search import ScheduleLoadReport, schedule_load_report
 
@@ -82,6 +84,7 @@ class JobUseCases:
             backends.jobs, backends.versions, backends.plans, backends.runs, backends.queue, clock, audit.emit
         )
         self._breakers = JobBreakers(backends.breakers, backends.runs, clock)
+        self._graph = JobGraphUseCases(backends.chains, backends.jobs)
 
     async def apply(
         self,
@@ -124,6 +127,7 @@ class JobUseCases:
         _check(jobs)
         await refuse_absent_limits(self._backends.limits, _places(jobs))
         await self._refuse_missed(jobs, implicit_misfires)
+        followed = await self._graph.prepare(_places(jobs))
         done: dict[str, Edited] = {}
         waiting = deque(jobs[first : first + BATCH] for first in range(0, len(jobs), BATCH))
 
@@ -131,7 +135,7 @@ class JobUseCases:
             while waiting:
                 batch = waiting.popleft()
                 try:
-                    await self._apply_batch(batch, by, done)
+                    await self._apply_batch(batch, by, done, followed)
                 except BaseException:
                     waiting.clear()
                     raise
@@ -148,9 +152,11 @@ class JobUseCases:
         await notify_leader(self._backends.bus)
         return done
 
-    async def _apply_batch(self, batch: Sequence[Job], by: str, done: dict[str, Edited]) -> None:
+    async def _apply_batch(
+        self, batch: Sequence[Job], by: str, done: dict[str, Edited], followed: Collection[str]
+    ) -> None:
         try:
-            await self._editor.define_all(batch, done, by=by)
+            await self._editor.define_all(batch, done, by=by, followed=followed)
         finally:
             edited = [done[job.name] for job in batch if job.name in done]
             await self._audit.record_events(by, *(_defined(one, by) for one in edited if one.result != "unchanged"))
@@ -175,6 +181,7 @@ class JobUseCases:
         _check([job])
         await refuse_absent_limits(self._backends.limits, _places([job]))
         await self._refuse_missed([job], implicit_misfires)
+        await self._graph.prepare(_places([job]))
         done: dict[str, Edited] = {}
         await self._editor.define_all([job], done, by=by, expected=expected)
         edited = done[job.name]
@@ -203,6 +210,7 @@ class JobUseCases:
 
         before = await self._editable(name)
         await refuse_absent_limits(self._backends.limits, _places([make(before.job)]))
+        await self._graph.prepare(_places([make(before.job)]))
         if implicit_misfires:
             _refuse_missed([make(before.job)], {name: before}, implicit_misfires, self._clock.now())
         after = await self._editor.amend(name, checked, by=by, expected=expected)
@@ -217,6 +225,7 @@ class JobUseCases:
         """Predict what `apply` would do now. Raises InvalidInput as `apply` does."""
         _check(jobs)
         await refuse_absent_limits(self._backends.limits, _places(jobs))
+        await self._graph.check(_places(jobs))
         now = self._clock.now()
         found = await self._backends.jobs.get([job.name for job in jobs])
         _refuse_missed(jobs, {record.name: record for record in found}, implicit_misfires, now)
@@ -266,10 +275,14 @@ class JobUseCases:
         return await self._edited("resume", before, await self._editor.resume(name, by=by), JobResumed(name, by))
 
     async def delete(self, name: str, *, by: str = "", expected: int | None = None) -> JobRecord:
-        """Raises NotFound, Conflict (also unless its version is `expected`), and InvalidInput for a system job."""
+        """Raises NotFound, Conflict (unless its version is `expected`, and if other jobs follow it), and InvalidInput
+        for a system job.
+        """
         before = await self._editable(name)
+        await self._graph.refuse_followed(name)
         after = await self._editor.delete(name, by=by, expected=expected)
         await self._backends.breakers.remove([name])
+        await self._backends.chains.forget_joins_of(name)
         return await self._edited("delete", before, after, JobDeleted(name, by))
 
     async def open_breakers(self, records: Sequence[JobRecord]) -> Mapping[str, BreakerState]:
@@ -336,7 +349,15 @@ class JobUseCases:
         record = await self.get(name)
         now = self._clock.now()
         run_id = f"{name}@manual-{key or secrets.token_hex(8)}"
-        run = run_on_request(record, run_id, Kind.MANUAL, now.replace(microsecond=0), dict(args) if args else None, now)
+        run = run_on_request(
+            record,
+            run_id,
+            Kind.MANUAL,
+            now.replace(microsecond=0),
+            dict(args) if args else None,
+            now,
+            followed=record.followed,
+        )
         if await self._backends.runs.insert([run]):
             await self._audit.record(by, Changed("job.run", f"job:{name}", None, {"run": run.id, "args": run.args}))
             await notify_leader(self._backends.bus)
@@ -490,6 +511,7 @@ def _check(jobs: Sequence[Job]) -> None:
                 *target_mismatches(job),
                 *label_problems(job.require),
                 *limit_problems(job),
+                *upstream_problems(job),
             ],
         )
     ]

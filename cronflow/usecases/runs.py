@@ -15,6 +15,7 @@ from datetime import datetime
 from itertools import count
 
 from cronflow.domain import transitions
+from cronflow.domain.chain import ChainLink
 from cronflow.domain.errors import BackendUnavailable, Conflict, NotFound
 from cronflow.domain.events import RunCancelled
 from cronflow.domain.failures import Failure
@@ -113,9 +114,11 @@ class RunUseCases:
         by: str = "",
         note: str = "",
         only_dead: bool = False,
+        followers: bool = False,
     ) -> str:
         """Run it again for the same instant, under the current version of its job and, unless `args` are given, with
-        its own arguments. Returns the id of the replay.
+        its own arguments. It belongs to the same chain; only with `followers` the jobs that follow it run again too.
+        Returns the id of the replay.
 
         Raises NotFound for the run or its job. Raises Conflict while the run is open, and with `only_dead` if it is not
         a dead letter.
@@ -128,10 +131,10 @@ class RunUseCases:
         jobs = await self._backends.jobs.get([run.job])
         if not jobs or jobs[0].deleted_at is not None:
             raise NotFound("job", run.job)
-        replay = await self._insert_replay(jobs[0], run, args)
+        replay = await self._insert_replay(jobs[0], run, args, followers)
         resolution = Resolution(Settled.REPLAYED, self._clock.now(), by, note, replay)
         await self._backends.dead_letters.settle([run_id], resolution)
-        after = {"replay": replay, "args": args, "note": note}
+        after = {"replay": replay, "args": args, "note": note, "followers": followers}
         await self._audit.record(by, Changed("run.retry", f"run:{run_id}", None, after))
         await notify_leader(self._backends.bus)
         return replay
@@ -147,11 +150,13 @@ class RunUseCases:
         """Failures since then by reason, most frequent first. The flag is true if some runs were not looked at."""
         return await failures_between(self._backends.runs, since, job=job)
 
-    async def _insert_replay(self, record: JobRecord, run: Run, args: Mapping[str, object] | None) -> str:
+    async def _insert_replay(
+        self, record: JobRecord, run: Run, args: Mapping[str, object] | None, followers: bool
+    ) -> str:
         """Insert a replay. A dead letter that has an unmarked replay keeps that one."""
         async for number, present in self._replays(run.id):
             if present is None:
-                replay = self._new_replay(record, run, replay_id(run.id, number), args)
+                replay = self._new_replay(record, run, replay_id(run.id, number), args, followers)
                 if await self._backends.runs.insert([replay]):
                     return replay.id
                 # A concurrent replay took this number.
@@ -168,9 +173,21 @@ class RunUseCases:
             for replay, number in ids.items():
                 yield number, found.get(replay)
 
-    def _new_replay(self, record: JobRecord, run: Run, replay: str, args: Mapping[str, object] | None) -> Run:
+    def _new_replay(
+        self, record: JobRecord, run: Run, replay: str, args: Mapping[str, object] | None, followers: bool
+    ) -> Run:
         args = dict(args) if args is not None else run.args
-        requested = run_on_request(record, replay, Kind.REPLAY, run.fire_at, args, self._clock.now())
+        requested = run_on_request(
+            record,
+            replay,
+            Kind.REPLAY,
+            run.fire_at,
+            args,
+            self._clock.now(),
+            followed=followers and record.followed,
+            # Without followers, the replay of a chain's first run is a run of its own.
+            chain=run.chain or (ChainLink(run.id, 0) if followers else None),
+        )
         return replace(requested, replay_of=run.id)
 
 

@@ -11,6 +11,7 @@ import pytest
 from cronflow.backends.clock import SystemClock
 from cronflow.backends.mongo.admin import MongoArchive, MongoStoreAdmin
 from cronflow.backends.mongo.backfills import MongoBackfillStore
+from cronflow.backends.mongo.chains import MongoChainStore
 from cronflow.backends.mongo.control import MongoControl
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.mongo.events import MongoEventStore, MongoRollupStore, MongoTotals
@@ -27,6 +28,7 @@ from cronflow.ports import (
     Archive,
     BackfillStore,
     Bus,
+    ChainStore,
     Control,
     CoordinationAdmin,
     DeadLetters,
@@ -71,12 +73,13 @@ class Stores:
         rollups: RollupStore,
         totals: Totals,
         backfills: BackfillStore,
+        chains: ChainStore,
     ) -> None:
         self.jobs, self.plans, self.runs, self.logs, self.control = jobs, plans, runs, logs, control
         self.archive, self.store_admin = archive, store_admin
         self.versions, self.late, self.results, self.dead_letters = versions, late, results, dead_letters
         self.events, self.rollups, self.totals = events, rollups, totals
-        self.backfills = backfills
+        self.backfills, self.chains = backfills, chains
 
 
 class Coordination:
@@ -138,6 +141,7 @@ async def stores(request: pytest.FixtureRequest, emptied_namespace: str) -> Asyn
             memory.rollups,
             memory.totals,
             memory.backfills,
+            memory.chains,
         )
         return
     async with emptied(request.getfixturevalue("mongo_url"), emptied_namespace) as database:
@@ -157,6 +161,7 @@ async def stores(request: pytest.FixtureRequest, emptied_namespace: str) -> Asyn
             MongoRollupStore(database),
             MongoTotals(database),
             MongoBackfillStore(database),
+            MongoChainStore(database),
         )
 
 

@@ -134,7 +134,7 @@ async def test_it_inherits_the_environment_without_the_settings_of_the_node(
     monkeypatch.setenv("CRONFLOW_SECRETS_KEY", "sealed")
     monkeypatch.setenv("SHOP_URL", "http://shop")
     attempt_result, _ = await run(executor, "names_its_environment")
-    facts = {"RUN_ID", "JOB", "FIRE_AT", "ATTEMPT", "FENCE", "IDEMPOTENCY_KEY"}
+    facts = {"RUN_ID", "JOB", "FIRE_AT", "ATTEMPT", "FENCE", "IDEMPOTENCY_KEY", "CHAIN_ID"}
     assert isinstance(attempt_result.result, list)
     assert {*attempt_result.result} == {"SHOP_URL", *(f"CRONFLOW_{name}" for name in facts)}
 

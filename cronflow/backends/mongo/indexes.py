@@ -37,6 +37,8 @@ INDEXES = {
             [("active", ASCENDING), ("paused", ASCENDING), ("deleted_at", ASCENDING), ("_id", ASCENDING)],
             name="standing",
         ),
+        # The chain follower: the jobs that follow others.
+        IndexModel([("follows", ASCENDING)], name="follows", partialFilterExpression={"follows": {"$exists": True}}),
         # Lists: the fires that wait for a limit.
         IndexModel(
             [("waiting.reason", ASCENDING), ("waiting.since", ASCENDING)],
@@ -90,6 +92,18 @@ INDEXES = {
             name="backfill",
             partialFilterExpression={"backfill": {"$exists": True}},
         ),
+        # The chain follower: followed runs, those that have ended by the time of their end.
+        IndexModel(
+            [("state", ASCENDING), ("ended_at", ASCENDING)],
+            name="followed",
+            partialFilterExpression={"followed": True},
+        ),
+        # Lists: the runs of a chain.
+        IndexModel(
+            [("chain.id", ASCENDING), ("fire_at", DESCENDING), ("_id", DESCENDING)],
+            name="chain",
+            partialFilterExpression={"chain.id": {"$exists": True}},
+        ),
         # Placement: the open runs that reserve CPU or memory.
         IndexModel(
             [("node", ASCENDING)],
@@ -111,6 +125,14 @@ INDEXES = {
         # Lists: all backfills, and those of a job.
         IndexModel([("created_at", DESCENDING), ("_id", DESCENDING)], name="newest"),
         IndexModel([("job", ASCENDING), ("created_at", DESCENDING), ("_id", DESCENDING)], name="of_job"),
+    ],
+    "joins": [
+        # The chain follower: ends that have waited for too long, and runs that may have to be inserted.
+        IndexModel([("due_at", ASCENDING)], name="due", partialFilterExpression={"due_at": {"$exists": True}}),
+        # Why a job does not run: the ends that wait for others.
+        IndexModel([("job", ASCENDING), ("_id", ASCENDING)], name="waits", partialFilterExpression={"waits": True}),
+        # The clean-up: old joins.
+        IndexModel([("written_at", ASCENDING)], name="age"),
     ],
     # MongoDB deletes expired sessions.
     "sessions": [IndexModel([("expires_at", ASCENDING)], name="expired", expireAfterSeconds=0)],

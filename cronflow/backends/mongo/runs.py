@@ -30,6 +30,7 @@ CHARACTERS_AT_ONCE = 8 * 1024 * 1024
 EARLIEST = datetime.min.replace(tzinfo=UTC)
 TAKEN = [RunState.DISPATCHED.value, RunState.RUNNING.value]
 OPEN_RUN_FIELDS = {"job": 1, "state": 1, "created_at": 1, "node": 1, "waiting.since": 1}
+FIELD_OF_KIND = {Kind.BACKFILL: "backfill", Kind.AFTER: "after"}
 HAS_PASSED = {"$lte": ["$check_at", "$$NOW"]}
 
 
@@ -199,6 +200,8 @@ class MongoRunStore:
         match |= _of_kinds(query.kinds)
         if query.backfill is not None:
             match["backfill"] = query.backfill
+        if query.chain is not None:
+            match["$and"] = [{"$or": [{"chain.id": query.chain}, {"_id": query.chain}]}]
         if query.dead:
             match |= unresolved(query.job)
         if query.node is not None:
@@ -327,15 +330,17 @@ def _by_index(states: Collection[RunState]) -> list[dict[str, Any]]:
 
 
 def _of_kinds(kinds: Collection[Kind]) -> dict[str, Any]:
-    """Runs of backfills are stored as replays with the field `backfill`."""
+    """The kinds that CronFlow 0.9 does not know are stored as replays with a field of their own."""
     if not kinds:
         return {}
-    stored = {Kind.REPLAY if kind is Kind.BACKFILL else kind for kind in kinds}
+    stored = {Kind.REPLAY if kind in FIELD_OF_KIND else kind for kind in kinds}
     match: dict[str, Any] = {"kind": {"$in": [kind.value for kind in stored]}}
-    if Kind.REPLAY in stored and Kind.REPLAY not in kinds:
-        match["$nor"] = [{"kind": Kind.REPLAY.value, "backfill": None}]
-    elif Kind.REPLAY in stored and Kind.BACKFILL not in kinds:
-        match["$nor"] = [{"backfill": {"$exists": True}}]
+    if Kind.REPLAY in stored:
+        match["$nor"] = [{field: {"$exists": True}} for kind, field in FIELD_OF_KIND.items() if kind not in kinds]
+        if Kind.REPLAY not in kinds:
+            match["$nor"].append({"kind": Kind.REPLAY.value, **dict.fromkeys(FIELD_OF_KIND.values())})
+        if not match["$nor"]:
+            del match["$nor"]
     return match
 
 

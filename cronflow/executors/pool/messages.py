@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
+from cronflow.domain.chain import ChainLink
 from cronflow.domain.job import Job, PythonTarget
 from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.domain.storable import storable_text
@@ -62,6 +63,7 @@ def attempt_document(assignment: Assignment, node: str) -> Document:
         "attempt": assignment.attempt,
         "fence": assignment.fence,
         "term": assignment.term,
+        "chain": None if assignment.chain is None else assignment.chain.id,
         "timeout_s": job.timeout.total_seconds(),
         "node": node,
     }
@@ -75,6 +77,7 @@ def assignment_of(document: Mapping[str, Any]) -> Assignment:
         attempt=document["attempt"],
         fire_at=datetime.fromisoformat(document["fire_at"]),
         args=document["args"],
+        chain=None if (chain := document["chain"]) is None else ChainLink(chain, 0),
         job=_job(document["job"], document["ref"], document["timeout_s"]),
     )
 

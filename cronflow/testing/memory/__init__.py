@@ -22,6 +22,7 @@ from cronflow.testing.memory.admin import MemoryArchive, MemoryCoordinationAdmin
 from cronflow.testing.memory.alerts import MemoryAlertConditions, MemoryAlertStore, MemoryOutbox
 from cronflow.testing.memory.backfills import MemoryBackfillStore
 from cronflow.testing.memory.breakers import MemoryBreakerStore
+from cronflow.testing.memory.chains import MemoryChainStore
 from cronflow.testing.memory.coordination import (
     Memory,
     MemoryBus,
@@ -76,6 +77,7 @@ def memory_backends(clock: Clock, *, lock_s: float = 35.0, start_by_s: float = 5
         dead_letters=MemoryDeadLetters(faults, documents),
         breakers=MemoryBreakerStore(faults, documents),
         backfills=MemoryBackfillStore(faults, documents),
+        chains=MemoryChainStore(faults, documents),
         logs=MemoryLogStore(faults, documents),
         control=MemoryControl(faults, documents),
         archive=MemoryArchive(faults, documents),

@@ -12,6 +12,7 @@ from cronflow.domain.alerts import AlertRecord, Failing, Notification
 from cronflow.domain.backfill import Backfill
 from cronflow.domain.cluster import LeaderRecord
 from cronflow.domain.events import RecordedEvent
+from cronflow.domain.following import JoinRecord
 from cronflow.domain.job import JobRecord, PlanIntent
 from cronflow.domain.job_breaker import BreakerState
 from cronflow.domain.maintenance_mode import MaintenanceMode
@@ -51,6 +52,7 @@ class Documents:
         self.keys = Table[str, ApiKey]()
         self.secrets = Table[str, Secret]()
         self.audit = Table[str, AuditEntry]()
+        self.joins = Table[str, tuple[JoinRecord, datetime]]()
         self.backfills = Table[str, tuple[Backfill, tuple[datetime, ...]]]()
         self.alerts = Table[str, AlertRecord]()
         self.failing = Table[str, Failing]()

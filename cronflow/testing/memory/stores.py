@@ -266,6 +266,7 @@ class MemoryRunStore(DocumentPort, port="runs"):
                 and (not query.dead or run.is_dead)
                 and (query.node is None or (run.node is not None and query.node in (run.node, node_name(run.node))))
                 and query.backfill in (None, run.backfill)
+                and query.chain in (None, run.chain_id)
                 and (query.since is None or run.fire_at >= query.since)
                 and (query.until is None or run.fire_at < query.until)
             ),

@@ -1,0 +1,76 @@
+"""The graph of jobs that follow others: checks before jobs are changed, and the graph for people to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cronflow.documents import nearest
+from cronflow.domain.errors import Conflict, InvalidInput, NotFound, Problem
+from cronflow.domain.job import Job
+from cronflow.domain.job_graph import JobGraph
+from cronflow.ports import ChainStore, JobStore
+
+
+class JobGraphUseCases:
+    def __init__(self, chains: ChainStore, jobs: JobStore) -> None:
+        self._chains, self._jobs = chains, jobs
+
+    async def graph(self, job: str = "") -> JobGraph:
+        """The whole graph, or the part that leads to a job or follows it. Raises NotFound."""
+        graph = _graph_of(await self._chains.following())
+        if not job:
+            return graph
+        if not any(record.deleted_at is None for record in await self._jobs.get([job])):
+            raise NotFound("job", job)
+        return graph.around(job)
+
+    async def check(self, jobs: Mapping[str, Job]) -> set[str]:
+        """Check what jobs follow before they are applied; the keys of `jobs` are their places. Returns the names of all
+        jobs that they follow.
+
+        Raises InvalidInput for a job that does not exist, and for a cycle.
+        """
+        upstream = {one.job for job in jobs.values() for one in job.after}
+        if not upstream:
+            return set()
+        names = {job.name for job in jobs.values()}
+        stored = {job.name: job for job in await self._chains.following()}
+        present = {record.name for record in await self._jobs.get(upstream - names) if record.deleted_at is None}
+        problems = []
+        for place, job in jobs.items():
+            for n, one in enumerate(job.after):
+                if one.job not in names | present:
+                    near = nearest(one.job, names | stored.keys())
+                    remedy = f"did you mean {near}?" if near else "apply it first, or together with this one"
+                    where = f"{place}.after[{n}].job" if place else f"after[{n}].job"
+                    problems.append(Problem(where, f"there is no job {one.job!r}", remedy))
+        if problems:
+            raise InvalidInput(problems)
+        graph = _graph_of([*(stored | {job.name: job for job in jobs.values()}).values()])
+        cycle = graph.cycle(names)
+        if cycle is not None:
+            place = next(place for place, job in jobs.items() if job.name in cycle)
+            where = f"{place}.after" if place else "after"
+            raise InvalidInput(
+                Problem(where, f"jobs follow each other: {' -> '.join(cycle)}", "remove one of the links")
+            )
+        return upstream
+
+    async def prepare(self, jobs: Mapping[str, Job]) -> set[str]:
+        """`check`, and have each run that an upstream job creates from now on followed."""
+        upstream = await self.check(jobs)
+        if upstream:
+            await self._chains.follow(upstream)
+        return upstream
+
+    async def refuse_followed(self, job: str) -> None:
+        """Raises Conflict if other jobs follow this one."""
+        names = sorted(record.name for record in await self._chains.followers([job]) if record.name != job)
+        if names:
+            shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+            verb = "follows" if len(names) == 1 else "follow"
+            raise Conflict(f"{shown} {verb} {job}; delete {'it' if len(names) == 1 else 'them'} first, or change after")
+
+
+def _graph_of(jobs: list[Job]) -> JobGraph:
+    return JobGraph({job.name: job.after for job in jobs}, {job.name: job.join for job in jobs})
