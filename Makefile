@@ -95,6 +95,7 @@ prove: .venv/ready
 	$(BIN)/python -m pytest tests/api/test_fuzz.py --prove
 	$(BIN)/python -m tests.model.check_protocol
 	$(BIN)/python -m tests.model.limits
+	$(BIN)/python -m tests.model.chains
 
 mutants: .venv/ready
 	$(BIN)/python -m tests.mutants $(if $(CHANGED),--changed) $(if $(WITHIN),--within $(WITHIN)) $(WORDS)
