@@ -389,7 +389,7 @@ def build_node(
         planner.look()
         reconciler.wake.set()
         backfiller.wake.set()
-        chain_follower.jobs_changed()
+        chain_follower.wake.set()
         pauses.wake.set()
 
     def changed() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from cronflow.domain.chain import Join, On, Upstream
@@ -63,28 +63,26 @@ class JobGraph:
         }
         return JobGraph(after, self._joins)
 
-    def cycle(self, within: Iterable[str]) -> list[str] | None:
-        """A cycle that one of these jobs is part of, as names of which each follows the one before it and the first
-        is also the last; None without a cycle.
+    def cycle(self) -> list[str] | None:
+        """A cycle, as names of which each follows the one before it and the first is also the last; None without one.
+        Takes time in proportion to the jobs and edges (depth-first search).
         """
-        for start in within:
-            if start in self.downstream(start):
-                return self._way(start, start)
+        done: set[str] = set()
+        for start in sorted(self._followers):
+            path: dict[str, None] = {}
+            left = [(start, 0)]
+            while left:
+                job, depth = left.pop()
+                while len(path) > depth:
+                    done.add(path.popitem()[0])
+                if job in path:
+                    way = list(path)
+                    return [*way[way.index(job) :], job]
+                if job not in done:
+                    path[job] = None
+                    left += [(follower, depth + 1) for follower in self.followers(job)]
+            done.update(path)
         return None
-
-    def _way(self, start: str, end: str) -> list[str]:
-        came_from: dict[str, str] = {}
-        queue = deque([start])
-        while queue:
-            job = queue.popleft()
-            for follower in self.followers(job):
-                if follower not in came_from:
-                    came_from[follower] = job
-                    queue.append(follower)
-        way = [end]
-        while len(way) == 1 or way[-1] != start:
-            way.append(came_from[way[-1]])
-        return way[::-1]
 
     @staticmethod
     def _reached(job: str, edges: Mapping[str, Sequence[str]]) -> set[str]:

@@ -27,6 +27,7 @@ class Flaw(StrEnum):
     RUN_OVERDUE = "run_overdue"
     RUN_NOT_CLOSED = "run_not_closed"
     RUN_WITHOUT_JOB = "run_without_job"
+    RUN_NOT_FOLLOWED = "run_not_followed"
     JOB_WITHOUT_CURSOR = "job_without_cursor"
     JOB_HIDDEN = "job_hidden"
     JOB_BEHIND = "job_behind"
@@ -44,6 +45,7 @@ MEANING: Mapping[Flaw, str] = {
     Flaw.RUN_OVERDUE: "open, and not reconciled for more than an hour",
     Flaw.RUN_NOT_CLOSED: "ended, but still marked as open",
     Flaw.RUN_WITHOUT_JOB: "runs of a job that does not exist",
+    Flaw.RUN_NOT_FOLLOWED: "ended more than an hour ago, but the jobs that follow it have not noticed",
     Flaw.JOB_WITHOUT_CURSOR: "its schedule continues, but it has neither a next fire nor an open run",
     Flaw.JOB_HIDDEN: "wrong in the planner's index",
     Flaw.JOB_BEHIND: "due for more than an hour, but not planned",

@@ -90,6 +90,7 @@ class Sweeping:
         self._lost_pends: set[str] = set()
         self._orphans: dict[str, str] = {}
         self._lists: set[str] = set()
+        self._unfollowed: set[str] = set()
         self._led_since: datetime | None = None
 
     async def sweep(self, run: str) -> SweepReport:
@@ -102,8 +103,9 @@ class Sweeping:
         await self._look_at_indexes()
         await self._look_at_redis()
         await self._look_at_nodes()
+        await self._look_at_ends(at)
         intents = await self._old_intents(at)
-        if self._runs or self._jobs or self._lost_pends or self._orphans or intents or self._lists:
+        if self._has_suspects or intents:
             await self._clock.sleep(SECOND_LOOK_S)
             await self._recover_intents({intent.id for intent in intents})
             await self._judge_runs()
@@ -111,6 +113,7 @@ class Sweeping:
             await self._judge_jobs()
             await self._judge_pending_runs()
             await self._judge_lists()
+            await self._judge_ends()
         report = SweepReport(
             at=at,
             run=run,
@@ -124,6 +127,11 @@ class Sweeping:
         self._emit("info" if not report.found else "warn", f"checked {counts}; found {report.found or 'nothing'}")
         self._events(SweepEnded(run, report.found, report.took_ms))
         return report
+
+    @property
+    def _has_suspects(self) -> bool:
+        found = (self._runs, self._jobs, self._lost_pends, self._orphans, self._lists, self._unfollowed)
+        return any(found)
 
     # --------------------------------------------------------------------------------------------- the first look
 
@@ -184,6 +192,12 @@ class Sweeping:
             left = await self._backends.store_admin.missing_indexes()
             for name in missing:
                 self._find(Flaw.INDEX_MISSING, name, repaired=name not in left)
+
+    async def _look_at_ends(self, now: datetime) -> None:
+        """An end may be written hours late, so each is only a suspect."""
+        ends = await self._backends.chains.ended(PAGE)
+        self._checked["ends"] += len(ends)
+        self._unfollowed = {end.run for end in ends if waited_too_long(end.ended_at, now, self._led_since)}
 
     async def _look_at_redis(self) -> None:
         cursor, first = 0, True
@@ -298,6 +312,10 @@ class Sweeping:
             self._lists -= keys
             for key in sorted(keys):
                 self._find(Flaw.LIST_LEFT, key, repaired=count > 0)
+
+    async def _judge_ends(self) -> None:
+        for run in sorted(await self._backends.chains.marked(self._unfollowed) if self._unfollowed else ()):
+            self._find(Flaw.RUN_NOT_FOLLOWED, run, repaired=False)
 
     # --------------------------------------------------------------------------------------------------- findings
 

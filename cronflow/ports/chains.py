@@ -25,6 +25,12 @@ class ChainStore(Protocol):
     async def following(self) -> list[Job]:
         """All jobs, except tombstones, that follow others, in no particular order."""
 
+    async def graph_version(self) -> int:
+        """A number that grows with each `graph_changed`. Read it before the graph that it is to stand for."""
+
+    async def graph_changed(self) -> None:
+        """To be called after jobs were written that follow others, or no longer do."""
+
     async def ended(self, limit: int) -> list[RunEnd]:
         """Ended runs that are `followed`, the earliest ends first. The cost is proportional to the limit."""
 

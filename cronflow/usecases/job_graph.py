@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from cronflow.documents import nearest
 from cronflow.domain.errors import Conflict, InvalidInput, NotFound, Problem
@@ -47,8 +47,8 @@ class JobGraphUseCases:
         if problems:
             raise InvalidInput(problems)
         graph = _graph_of([*(stored | {job.name: job for job in jobs.values()}).values()])
-        cycle = graph.cycle(names)
-        if cycle is not None:
+        cycle = graph.cycle()
+        if cycle is not None and names & set(cycle):
             place = next(place for place, job in jobs.items() if job.name in cycle)
             where = f"{place}.after" if place else "after"
             raise InvalidInput(
@@ -62,6 +62,11 @@ class JobGraphUseCases:
         if upstream:
             await self._chains.follow(upstream)
         return upstream
+
+    async def written(self, edits: Iterable[tuple[Job | None, Job]]) -> None:
+        """Publish that jobs were written, each as it was before and is now, if what they follow has changed."""
+        if any((() if before is None else before.after) != after.after for before, after in edits):
+            await self._chains.graph_changed()
 
     async def refuse_followed(self, job: str) -> None:
         """Raises Conflict if other jobs follow this one."""

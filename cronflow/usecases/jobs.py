@@ -159,6 +159,7 @@ class JobUseCases:
             await self._editor.define_all(batch, done, by=by, followed=followed)
         finally:
             edited = [done[job.name] for job in batch if job.name in done]
+            await self._graph.written(_changes(edited))
             await self._audit.record_events(by, *(_defined(one, by) for one in edited if one.result != "unchanged"))
 
     async def _refuse_missed(self, jobs: Sequence[Job], implicit_misfires: Mapping[str, str]) -> None:
@@ -185,6 +186,7 @@ class JobUseCases:
         done: dict[str, Edited] = {}
         await self._editor.define_all([job], done, by=by, expected=expected)
         edited = done[job.name]
+        await self._graph.written(_changes([edited]))
         if edited.result != "unchanged":
             await self._audit.record_events(by, _defined(edited, by))
         await notify_leader(self._backends.bus)
@@ -214,6 +216,7 @@ class JobUseCases:
         if implicit_misfires:
             _refuse_missed([make(before.job)], {name: before}, implicit_misfires, self._clock.now())
         after = await self._editor.amend(name, checked, by=by, expected=expected)
+        await self._graph.written([(before.job, after.job)])
         if after.ver != before.ver:
             await self._audit.record_events(by, _defined(Edited("changed", before, after), by))
         await notify_leader(self._backends.bus)
@@ -233,13 +236,16 @@ class JobUseCases:
         return await self._with_warnings([compare(stored.get(job.name), job, now) for job in jobs])
 
     async def _with_warnings(self, comparisons: Sequence[Comparison]) -> list[Comparison]:
-        """Add a warning to each job that no live node can run. Without any node there is none: jobs may come first."""
+        """Add a warning to each job that no live node can run, and to those that follow others if an older node may
+        lead. Without any node there is none: jobs may come first.
+        """
         try:
             members = await self._backends.membership.members()
         except BackendUnavailable:
             return list(comparisons)
         if not members:
             return list(comparisons)
+        older = sorted(member.report.name for member in members if not member.report.knows_newer_keys)
         found: dict[tuple[Needs, ResourceAmount], list[str]] = {}
         warned = []
         for comparison in comparisons:
@@ -248,6 +254,8 @@ class JobUseCases:
             if wanted not in found:
                 found[wanted] = _no_node(members, *wanted)
             more = found[wanted]
+            if job.after and older:
+                more = [*more, _older_nodes(older)]
             warned.append(replace(comparison, warnings=[*comparison.warnings, *more]) if more else comparison)
         return warned
 
@@ -423,6 +431,11 @@ def _skip_text(first: datetime, covers: Covers | None) -> str:
     return f"skips {fires_text(first, covers)}: the schedule changes before a run is planned"
 
 
+def _older_nodes(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:OTHERS_KEPT]) + (" and others" if len(names) > OTHERS_KEPT else "")
+    return f"runs that an older node plans while it leads are not followed; upgrade {shown}"
+
+
 def _no_node(members: Sequence[Member], needs: Needs, resources: ResourceAmount) -> list[str]:
     reasons = {
         member.report.name: unable(member, needs) or resources.lack(member.report.capacity, NOTHING)
@@ -474,6 +487,10 @@ def _flat(document: object, place: str = "") -> dict[str, object]:
         else:
             flat[path] = value
     return flat
+
+
+def _changes(edited: Sequence[Edited]) -> list[tuple[Job | None, Job]]:
+    return [(None if one.before is None else one.before.job, one.after.job) for one in edited]
 
 
 def _defined(edited: Edited, by: str) -> tuple[Changed, Event]:

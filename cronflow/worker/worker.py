@@ -387,6 +387,8 @@ class Worker:
     async def _attempt(self, active: Active) -> None:
         assignment = active.assignment
         bind_contextvars(run=assignment.run, job=assignment.job.name, attempt=assignment.attempt)
+        if assignment.chain is not None:
+            bind_contextvars(chain=assignment.chain.id)
         attempt_result: AttemptResult | None = None
         recorded: bool | None = None
         why = SHUT_DOWN

@@ -70,6 +70,13 @@ async def test_followers_are_found_by_what_they_follow(stores: Stores) -> None:
     assert await stores.chains.followers(["import"]) == []
 
 
+async def test_the_graph_has_a_version_that_grows(stores: Stores) -> None:
+    assert await stores.chains.graph_version() == 0
+    await stores.chains.graph_changed()
+    await stores.chains.graph_changed()
+    assert await stores.chains.graph_version() == 2
+
+
 async def test_ended_runs_wait_for_an_answer_the_earliest_first(stores: Stores) -> None:
     last, first = ended(9, RunState.FAILED), ended(1, chain=LINK, kind=Kind.AFTER)
     others = [ended(3, followed=False), replace(a_run("import", T0), followed=True)]

@@ -1,4 +1,4 @@
-"""The checker of histories: the rules H1 to H12, each a function that yields what contradicts the protocol.
+"""The checker of histories: the rules H1 to H13, each a function that yields what contradicts the protocol.
 
 It shares with the code that it judges the values, the table of transitions and nothing that plans, places or recovers:
 instants come from the oracle, by way of the audit. A rule that faults may bend says by which, and looks for one whose
@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
+from cronflow.domain.chain import On
 from cronflow.domain.concurrency import LimitUse, uses_of
 from cronflow.domain.job import Delivery, StartGuard
-from cronflow.domain.run import ENDED, SCHEDULED, Attempt, Outcome, Run, RunState, run_id
+from cronflow.domain.run import ENDED, SCHEDULED, Attempt, Kind, Outcome, Run, RunState, run_id
 from cronflow.domain.schedule.kinds import last_before
 from cronflow.domain.transitions import TRANSITIONS
 from cronflow.domain.version import Version, version_due
@@ -294,6 +295,27 @@ def no_limit_is_exceeded(history: History) -> Violations:
                 yield step.run, f"{len(running[use.id])} runs of {use} run at once, and {use.limit} may"
 
 
+def each_end_is_answered_once(history: History) -> Violations:
+    """H13: the end of each run of a job that is followed led to one run of each job that follows it alone, and to at
+    most one of a job that follows several.
+    """
+    answers = Counter((run.job, one.run) for run in history.runs if run.chain is not None for one in run.chain.of)
+    for run in history.runs:
+        if run.followed and not run.is_open and run.created_at <= history.healed:
+            yield run.id, "no job has followed its end"
+        if run.is_open or run.followed or run.kind is Kind.REPLAY:
+            continue
+        for record in history.jobs:
+            upstream = {one.job: one for one in record.job.after}
+            if run.job not in upstream:
+                continue
+            count = answers[record.name, run.id]
+            if count > 1:
+                yield run.id, f"{record.name} has followed its end {count} times"
+            if count == 0 and len(upstream) == 1 and upstream[run.job].on is On.ENDED:
+                yield run.id, f"{record.name} has not followed its end"
+
+
 RULES: Mapping[str, Callable[[History], Violations]] = {
     "H1": each_instant_lies_in_one_run,
     "H2": one_outcome_is_accepted_and_the_sink_has_it,
@@ -307,6 +329,7 @@ RULES: Mapping[str, Callable[[History], Violations]] = {
     "H10": nothing_is_missing_in_late,
     "H11": without_faults_starts_are_runs,
     "H12": no_limit_is_exceeded,
+    "H13": each_end_is_answered_once,
 }
 
 

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from cronflow.domain.chain import ChainLink, On, Upstream, UpstreamRun
 from cronflow.domain.concurrency import KeyedConcurrency
 from cronflow.domain.job import Delivery, Overlap, Retry, StartGuard
 from cronflow.domain.run import Attempt, AttemptResult, Covers, Kind, Outcome, Run, RunState, run_id
@@ -207,6 +208,20 @@ def two_terms(history: History, fence: int) -> History:
     return with_run(history, REPORT[1], fence=fence, attempts=attempts)
 
 
+def with_followers(history: History, answers: Sequence[str] = PAYMENT) -> History:
+    """A job follows the payments, and was held back after these."""
+    mail = replace(a_job("mail"), schedule=None, after=(Upstream("payment", On.ENDED),))
+    record = replace(a_record("mail"), job=mail, next_fire=None, due_at=None, since=None)
+    runs = []
+    for n, name in enumerate(answers):
+        link = ChainLink(name, 1, (UpstreamRun("payment", name, RunState.SUCCEEDED),))
+        base = a_run("mail", at(200), id=f"mail@after-{n}", kind=Kind.AFTER, state=RunState.SKIPPED)
+        runs.append(replace(base, check_at=None, ended_at=at(200), fence=0, chain=link))
+    steps = [Step(run=run.id, at=at(200), state=run.state, fence=0, term=0, job_ver=1) for run in runs]
+    changed = replace(history, jobs=[*history.jobs, record], runs=[*history.runs, *runs])
+    return with_steps(changed, *steps)
+
+
 Forge = Callable[[History], History]
 FORGED: Sequence[tuple[str, str, Forge]] = [
     ("H1", "an instant without a run", lambda h: without_run(h, REPORT[1])),
@@ -253,6 +268,9 @@ FORGED: Sequence[tuple[str, str, Forge]] = [
     ("H11", "started twice in peace", lambda h: with_lines(quiet(h), Noted(START, REPORT[0], 101, "n1", at(0)))),
     ("H11", "recorded and never started", lambda h: without_lines(quiet(h), REPORT[0], 101, START)),
     ("H12", "two at once where one may", lambda h: with_step(h, PAYMENT[0], 2, at=at(60.5))),
+    ("H13", "an end without an answer", lambda h: with_followers(h, PAYMENT[:3])),
+    ("H13", "an end with two answers", lambda h: with_followers(h, [*PAYMENT, PAYMENT[1]])),
+    ("H13", "an end that still waits for its answer", lambda h: with_run(h, PAYMENT[0], followed=True)),
     ("H11", "started and not recorded", lambda h: with_lines(quiet(h), Noted(START, REPORT[0], 77, "n1", at(0)))),
 ]
 
@@ -260,6 +278,7 @@ FORGED: Sequence[tuple[str, str, Forge]] = [
 def test_a_history_as_it_should_be_has_no_findings() -> None:
     assert check(a_history()) == []
     assert check(quiet(a_history())) == []
+    assert check(with_followers(a_history())) == []
 
 
 @pytest.mark.parametrize(("rule", "what", "forge"), FORGED, ids=[f"{rule}: {what}" for rule, what, _ in FORGED])

@@ -323,3 +323,18 @@ async def test_outcomes_that_wait_on_a_disk_for_an_hour_are_a_finding_and_those_
     # Nobody led meanwhile: MongoDB was away, and the spools are being emptied.
     await forge.backends.control.begin_term("stuck#a")
     assert await forge.findings() == []
+
+
+async def test_an_end_that_no_leader_has_answered_is_found_unless_it_was_only_written_late(forge: Forge) -> None:
+    await a_sound_job(forge)
+    ended = {"state": RunState.SUCCEEDED, "check_at": None, "outcome": Outcome.OK, "followed": True}
+    run = await a_stored_run(forge, 3 * HOUR, ended_at=forge.now - 2 * HOUR, **ended)
+    late = await a_stored_run(forge, 4 * HOUR, ended_at=forge.now - 3 * HOUR, **ended)
+    sleep = forge.clock.sleep
+
+    async def answered_meanwhile(seconds: float) -> None:
+        await forge.backends.chains.answered([late])
+        await sleep(seconds)
+
+    forge.clock.sleep = answered_meanwhile  # type: ignore[method-assign]
+    assert await forge.findings() == [("run_not_followed", run, False)]

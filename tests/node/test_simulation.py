@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from cronflow.domain.chain import On, Upstream
 from cronflow.domain.cluster import node_name
 from cronflow.domain.concurrency import KeyedConcurrency
 from cronflow.domain.errors import BackendUnavailable, Conflict
@@ -43,6 +44,7 @@ VERBS = (
     *("jobs.due_in_turn", "jobs.move", "jobs.replace", "plans.write", "plans.remove", "versions.keep"),
     *("runs.insert", "runs.apply", "runs.overdue", "runs.open_of", "control.begin_term", "control.extend"),
     *("election.renew", "membership.report", "membership.members"),
+    *("chains.ended", "chains.marked", "chains.write_join", "chains.answered"),
     *("limits.get", "limits.acquire", "limits.release", "limits.held", "runs.standings"),
     *("queue.dispatch", "queue.take", "queue.release", "queue.renew_locks"),
 )
@@ -51,12 +53,12 @@ VERBS = (
 def the_jobs() -> list[Job]:
     """Of each kind; how long a run takes and how often it fails stands in the arguments."""
 
-    def job(name: str, every: str, seconds: float, **fields: Any) -> Job:
+    def job(name: str, every: str | None, seconds: float, **fields: Any) -> Job:
         fields = {"retry": Retry(max=0)} | fields
         return Job(
             name=name,
             target=PythonTarget("jobs:work", {"seconds": seconds, "fails": 0 if fields["retry"].max == 0 else 0.4}),
-            schedule=Every(every),
+            schedule=None if every is None else Every(every),
             **fields,
         )
 
@@ -71,6 +73,9 @@ def the_jobs() -> list[Job]:
         job("long", "8s", 25.0, overlap=Overlap.ALLOW),
         job("limited", "6s", 2.0, overlap=Overlap.ALLOW, concurrency=SHARED),
         job("limited-too", "7s", 2.0, overlap=Overlap.ALLOW, retry=Retry(max=3, initial="2s"), concurrency=SHARED),
+        job("follower", None, 1.0, overlap=Overlap.ALLOW, after=(Upstream("forbid", On.ENDED),)),
+        job("joined", None, 1.0, overlap=Overlap.ALLOW, after=(Upstream("follower"), Upstream("queue", On.ENDED))),
+        job("last", None, 1.0, overlap=Overlap.ALLOW, after=(Upstream("joined", On.ENDED),)),
         job("long-once", "20s", 25.0, delivery=Delivery.AT_MOST_ONCE, overlap=Overlap.ALLOW),
     ]
 

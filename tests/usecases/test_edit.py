@@ -16,6 +16,7 @@ from cronflow.bootstrap.backends import open_backends
 from cronflow.documents import job_document, parse_job
 from cronflow.domain import transitions
 from cronflow.domain.capabilities import Capabilities
+from cronflow.domain.chain import Upstream
 from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, NotFound
 from cronflow.domain.events import Event, FiresSkipped
 from cronflow.domain.job import CommandTarget, Delivery, HttpTarget, Job, JobRecord, Retry
@@ -134,6 +135,17 @@ async def test_jobs_that_no_live_node_can_run_are_named_before_and_after_they_ar
     # Nothing is refused because Redis is away.
     bench.backends.faults.fail_before("membership.members", times=2)
     assert await warned() == [[], []]
+
+
+async def test_a_job_that_follows_others_warns_of_older_nodes_which_plan_without_its_mark(bench: Bench) -> None:
+    mail = Job(name="mail", target=CommandTarget("true"), after=(Upstream("report"),))
+    await bench.backends.membership.report(a_report("new", knows_newer_keys=True), 60)
+    [_, new] = await bench.service.jobs.applied([a_job(), mail])
+    assert list(new.warnings) == []
+    await bench.backends.membership.report(a_report("old"), 60)
+    [upstream, follower] = await bench.service.jobs.compare([a_job(), mail])
+    assert list(upstream.warnings) == []
+    assert list(follower.warnings) == ["runs that an older node plans while it leads are not followed; upgrade old"]
 
 
 async def test_an_edit_that_leaves_the_schedule_alone_leaves_the_cursor_alone(bench: Bench) -> None:

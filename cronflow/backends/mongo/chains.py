@@ -23,6 +23,7 @@ class MongoChainStore:
     def __init__(self, database: MongoDatabase) -> None:
         self._database = database
         self._jobs, self._runs, self._joins = database["jobs"], database["runs"], database["joins"]
+        self._control = database["control"]
 
     async def follow(self, jobs: Collection[str]) -> None:
         match = {"_id": {"$in": list(jobs)}, "followed": {"$ne": True}}
@@ -40,6 +41,15 @@ class MongoChainStore:
         async with self._database.translated():
             found = await self._jobs.find(match, {"definition": 1}).hint("follows").to_list(None)
         return [codec.job_of_definition(document["definition"]) for document in found]
+
+    async def graph_version(self) -> int:
+        async with self._database.translated():
+            found = await self._control.find_one({"_id": "graph"})
+        return 0 if found is None else int(found["version"])
+
+    async def graph_changed(self) -> None:
+        async with self._database.translated():
+            await self._control.update_one({"_id": "graph"}, {"$inc": {"version": 1}}, upsert=True)
 
     async def ended(self, limit: int) -> list[RunEnd]:
         match = {"followed": True, "state": {"$in": ENDED_STATES}}

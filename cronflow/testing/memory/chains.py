@@ -32,6 +32,12 @@ class MemoryChainStore(DocumentPort, port="chains"):
     def _following(self) -> list[JobRecord]:
         return [record for record in self.documents.jobs.values() if record.deleted_at is None and record.job.after]
 
+    async def graph_version(self) -> int:
+        return self.documents.graph_version
+
+    async def graph_changed(self) -> None:
+        self.documents.graph_version += 1
+
     async def ended(self, limit: int) -> list[RunEnd]:
         ends = [
             RunEnd(run.id, run.job, run.state, run.fire_at, run.ended_at, run.chain)

@@ -52,6 +52,7 @@ class Documents:
         self.keys = Table[str, ApiKey]()
         self.secrets = Table[str, Secret]()
         self.audit = Table[str, AuditEntry]()
+        self.graph_version = 0
         self.joins = Table[str, tuple[JoinRecord, datetime]]()
         self.backfills = Table[str, tuple[Backfill, tuple[datetime, ...]]]()
         self.alerts = Table[str, AlertRecord]()
