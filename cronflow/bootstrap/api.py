@@ -12,6 +12,7 @@ import structlog
 from cronflow.auth.tokens import AccessTokens
 from cronflow.backends.clock import SystemClock
 from cronflow.backends.mongo.database import mongo_circuit
+from cronflow.bootstrap.alerting import alert_sender, missing_leader
 from cronflow.bootstrap.backends import open_backends
 from cronflow.bootstrap.garbage_collection import rare_garbage_collection
 from cronflow.bootstrap.parts import (
@@ -30,10 +31,8 @@ from cronflow.config import Settings, credentials, weaknesses
 from cronflow.domain import metrics
 from cronflow.domain.metrics import MetricSource
 from cronflow.live.hub import Hub, register_cluster_metrics
-from cronflow.node.alert_sender import AlertSender
 from cronflow.node.event_log import EventLog
 from cronflow.node.keep_alive import LoopMonitor
-from cronflow.node.missing_leader import MissingLeader
 from cronflow.node.role_loop import NodeRole, Outages, end_tasks, repeat
 from cronflow.ports import UNMETERED, Backends, Clock, EventSink, Meter, WebhookSender, discard_event
 from cronflow.supervision import Phase, ProcessStatus, supervised, supervisors
@@ -187,17 +186,10 @@ def missing_leader_roles(
     meter: Meter = UNMETERED,
 ) -> Sequence[NodeRole]:
     """Roles that report a missing leader, because no node can when all are down."""
-    sender = AlertSender(backends.outbox, backends.alerts, backends.store_admin, webhook_sender, clock, emit, meter)
-    missing_leader = MissingLeader(
-        backends.alerts,
-        backends.outbox,
-        backends.control,
-        backends.store_admin,
-        leader_renew_s=settings.leader_renew.total_seconds(),
-        namespace=settings.namespace,
-        posted=sender.ask,
-    )
-    return missing_leader.role, sender.role
+    sender = alert_sender(backends, webhook_sender, clock, emit, meter)
+    renew_s = settings.leader_renew.total_seconds()
+    absence = missing_leader(backends, sender, leader_renew_s=renew_s, namespace=settings.namespace)
+    return absence.role, sender.role
 
 
 async def serve_with_stream(server: uvicorn.Server, hub: Hub, roles: Sequence[NodeRole] = ()) -> None:

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
+from cronflow.bootstrap.alerting import alert_sender, missing_leader
 from cronflow.bootstrap.backends import Connected
 from cronflow.domain.capabilities import Capabilities
 from cronflow.domain.cluster import node_id
@@ -32,13 +33,11 @@ from cronflow.leader.plan_recovery import PlanRecovery
 from cronflow.leader.planner import Planner
 from cronflow.leader.reconciler import Reconciler, SpoolGrace
 from cronflow.leader.unplaced import UnplacedReporter
-from cronflow.node.alert_sender import AlertSender
 from cronflow.node.cluster_clock import ClusterClock
 from cronflow.node.drain import Drain
 from cronflow.node.event_log import EventLog
 from cronflow.node.heartbeat import Heartbeat, Measures
 from cronflow.node.keep_alive import KeepAliveThread, LoopMonitor
-from cronflow.node.missing_leader import MissingLeader
 from cronflow.node.node import Node
 from cronflow.node.node_metrics import RunCounter, register_node_metrics
 from cronflow.node.role_loop import NodeRole, Outages, StepMonitor
@@ -344,23 +343,16 @@ def build_node(
         recorder.publishing,
     ]
     if webhook_sender is not None:
-        sender = AlertSender(backends.outbox, backends.alerts, backends.store_admin, webhook_sender, clock, emit, meter)
-        missing_leader = MissingLeader(
-            backends.alerts,
-            backends.outbox,
-            backends.control,
-            backends.store_admin,
-            leader_renew_s=timings.leader_renew,
-            namespace=namespace,
-            posted=sender.ask,
-        )
+        sender = alert_sender(backends, webhook_sender, clock, emit, meter)
+        renew_s = timings.leader_renew
+        absence = missing_leader(backends, sender, leader_renew_s=renew_s, namespace=namespace)
         evaluator = AlertEvaluator(
             backends.alerts,
             backends.outbox,
             backends.alert_conditions,
             backends.runs,
             backends.rollups,
-            missing_leader,
+            absence,
             elector,
             clock,
             namespace=namespace,

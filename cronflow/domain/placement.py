@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from cronflow.domain.capabilities import Needs, needs_of
 from cronflow.domain.cluster import Member
-from cronflow.domain.placement_rules import Occupancy, PlacedRun, PlacementRules, rules_of
+from cronflow.domain.placement_rules import KEEP_AFTER, Occupancy, PlacedRun, PlacementRules, rules_of
 
 if TYPE_CHECKING:
     from cronflow.domain.job import Job
@@ -74,8 +74,8 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class NoNode:
-    """No node can take the run now. `reasons` has one for each node; `occupied` are those where other runs stand
-    against it, by the rules of its job.
+    """No node can take the run now. `reasons` has one for each node; `occupied` are those that could take it
+    by the rules of its job if other runs were not there.
     """
 
     reasons: Mapping[str, str]
@@ -217,17 +217,30 @@ class Fleet:
         self.early_capacity = sum(max(0, self._free_early[node]) for node in able)
 
     def place_run(
-        self, run: str, job: Job, refused: Mapping[str, str] | None = None, *, early: bool = False
+        self,
+        run: str,
+        job: Job,
+        refused: Mapping[str, str] | None = None,
+        *,
+        early: bool = False,
+        waiting: Waiting | None = None,
+        now: datetime | None = None,
     ) -> Placement | NoNode:
         """Choose a node for a run of the job, by its needs and its placement rules, and count it there. `refused` and
-        `early` as in `place`.
+        `early` as in `place`. If it is still `waiting` after KEEP_AFTER, a node is kept for it.
         """
         rules = rules_of(job)
         if rules is None:
             placed = self.place(needs_of(job), refused, early=early)
         else:
             placed = self._place_by_rules(run, needs_of(job), rules, refused or {}, early)
-        if self._occupancy is not None and isinstance(placed, Placement):
+        if self._occupancy is not None and isinstance(placed, NoNode):
+            waits_long = waiting is not None and now is not None and now - waiting.since > KEEP_AFTER
+            # Where a job that it is kept apart from runs, free memory would not help.
+            if waits_long and now is not None and job.resources and not job.apart_from:
+                self._occupancy.keep(run, placed.occupied, job.resources, now)
+        elif self._occupancy is not None and isinstance(placed, Placement):
+            self._occupancy.kept.free(run)
             self._occupancy.add(PlacedRun(run, job.name, placed.node, job.resources))
             if job.spread:
                 self._occupancy.last[job.name] = placed.node
@@ -323,7 +336,7 @@ class Fleet:
             self._no_room.clear()
         group = self._group(needs, early)
         # While runs are only added, what found no room finds none again.
-        repeats = not refused and not rules.apart_from
+        repeats = not refused and not rules.apart_from and run != occupancy.kept.run
         if repeats and (known := self._no_room.get((group, rules.resources))) is not None:
             return known
         unfit = self._eligibility(needs, group)

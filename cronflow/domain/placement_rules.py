@@ -9,8 +9,9 @@ to one that is kept apart from it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Collection, Iterable, MutableMapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from cronflow.domain.cluster import Member, node_name
@@ -19,8 +20,13 @@ from cronflow.domain.resources import NOTHING, ResourceAmount
 if TYPE_CHECKING:
     from cronflow.domain.job import Job
 
+KEEP_AFTER = timedelta(minutes=1)
+"""A run that has waited for so long for the resources that it reserves has a node kept for it."""
+KEPT_FOR = timedelta(seconds=15)
+"""A waiting run is looked at every few seconds."""
+
 Standing = tuple[int, int, int]
-"""How a node stands by the soft rules, the lowest first: missing labels, runs of the job, whether it had the last."""
+"""How well a node meets the soft rules, best first: missing labels, runs of the job, whether it had the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +39,67 @@ class PlacedRun:
     reserved: ResourceAmount = NOTHING
 
 
+@dataclass(slots=True)
+class KeptNode:
+    """The node on which nothing else is placed that reserves, so that `run` finds its resources there in the end. There
+    is one at a time. `at` is when the run was last looked at; None: no node is kept.
+    """
+
+    run: str = ""
+    node: str = ""
+    resources: ResourceAmount = NOTHING
+    at: datetime | None = None
+
+    def expire(self, now: datetime) -> None:
+        """Keep the node no longer if nobody has looked at the run lately: it was cancelled, or waits for something
+        else.
+        """
+        if self.at is not None and abs(now - self.at) > KEPT_FOR:
+            self.at = None
+
+    def free(self, run: str) -> None:
+        """The run was placed."""
+        if self.run == run:
+            self.at = None
+
+
 class Occupancy:
     """What runs where during one batch of placements. It counts what the batch has placed.
 
-    `last` has the node of the latest run of each spread job, by name; placing such a run writes it.
+    `last` has the node of the latest run of each spread job, by name; placing such a run writes it. What `kept` keeps
+    counts like a reservation of its run, and is written when a run has waited long or was placed.
     """
 
-    def __init__(self, runs: Iterable[PlacedRun] = (), last: MutableMapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        runs: Iterable[PlacedRun] = (),
+        last: MutableMapping[str, str] | None = None,
+        kept: KeptNode | None = None,
+    ) -> None:
         self.last: MutableMapping[str, str] = {} if last is None else last
+        self.kept = kept or KeptNode()
         self._runs: dict[str, PlacedRun] = {}
         self._reserved: dict[str, ResourceAmount] = {}
         self._jobs: dict[str, Counter[str]] = {}
         for run in runs:
             self.add(run)
+        if self.kept.at is not None and self.kept.run not in self._runs:
+            self._count_kept()
+
+    def keep(self, run: str, nodes: Collection[str], resources: ResourceAmount, now: datetime) -> None:
+        """Keep one of these nodes for the run, unless one is kept for another run: the same as before, or the one with
+        the least reserved.
+        """
+        kept = self.kept
+        if not nodes or (kept.at is not None and kept.run != run):
+            return
+        if kept.at is None or kept.node not in nodes:
+            kept.node = min(nodes, key=lambda node: (self.reserved(node).memory, self.reserved(node).cpu, node))
+        kept.run, kept.resources, kept.at = run, resources, now
+        self._count_kept()
+
+    def _count_kept(self) -> None:
+        self.add(PlacedRun(self.kept.run, "", self.kept.node, self.kept.resources))
 
     def add(self, run: PlacedRun) -> None:
         """Count a run on its node; a run that was counted is counted anew."""
@@ -107,7 +161,7 @@ class PlacementRules:
         return self.resources.lack(member.report.capacity, occupancy.reserved(node))
 
     def standing(self, node: str, member: Member, occupancy: Occupancy) -> Standing:
-        """Where the node stands among those that can take the run; the lowest is chosen, before the rank counts."""
+        """How well the node meets the soft rules. The lowest is chosen; the rank decides between equal ones."""
         missing = sum(member.report.labels.get(key) != value for key, value in self.prefer)
         if not self.spread:
             return missing, 0, 0
@@ -115,7 +169,7 @@ class PlacementRules:
         return missing, occupancy.runs_of(self.job, node), int(node_name(last) == member.report.name)
 
     def passed_over(self, member: Member, standing: Standing, chosen: Standing) -> str:
-        """Why a node that stands behind the chosen one was passed over."""
+        """Why a node that could take the run was not chosen."""
         if standing[0] > chosen[0]:
             key, value = next((key, value) for key, value in self.prefer if member.report.labels.get(key) != value)
             found = member.report.labels.get(key)

@@ -114,7 +114,7 @@ def flaw_of_run(row: RunRow, now: datetime, led_since: datetime | None) -> Flaw 
     if row.check_at is None or not row.marked_open:
         return Flaw.RUN_UNWATCHED
     if row.state is RunState.RETRYING:
-        # It is due until its turn comes, and behind higher priorities that may take any time.
+        # It is due until its turn comes. Higher priorities go first, which may take any time.
         return None
     return Flaw.RUN_OVERDUE if waited_too_long(row.check_at, now, led_since) else None
 

@@ -162,7 +162,7 @@ class HttpExecutor:
             try:
                 onward = response.next_request
                 if onward is None or response.status_code in target.expect:
-                    body = await _read(response)
+                    body = await beginning(response, MAX_BODY_BYTES)
                     return _ended(target, response, body, round((loop.time() - started) * 1000), what, log)
             finally:
                 await response.aclose()
@@ -263,14 +263,15 @@ def _onward(onward: httpx2.Request, request: httpx2.Request, own: Iterable[str])
     return onward
 
 
-async def _read(response: httpx2.Response) -> bytes:
+async def beginning(response: httpx2.Response, most: int) -> bytes:
+    """At most so many bytes of the body; the rest is not read."""
     body = bytearray()
     async with aclosing(response.aiter_raw()) as chunks:
         async for chunk in chunks:
             body += chunk
-            if len(body) >= MAX_BODY_BYTES:
+            if len(body) >= most:
                 break
-    return bytes(body[:MAX_BODY_BYTES])
+    return bytes(body[:most])
 
 
 def _ended(

@@ -13,7 +13,6 @@ import binascii
 import hashlib
 import hmac
 from collections.abc import Sequence
-from contextlib import aclosing
 from datetime import datetime
 
 import httpx2
@@ -22,7 +21,7 @@ from cronflow.auth.vault import CannotOpen, Vault
 from cronflow.domain.alerts import Answer, Webhook
 from cronflow.domain.errors import PermanentError
 from cronflow.domain.secret import referenced
-from cronflow.executors.http import CheckedTransport, shown_url
+from cronflow.executors.http import CheckedTransport, beginning, shown_url
 from cronflow.ports import Clock, SecretStore
 
 TIMEOUT_S = 10.0
@@ -77,7 +76,7 @@ class HttpWebhookSender:
             async with asyncio.timeout(TIMEOUT_S):
                 response = await self._transport.handle_async_request(request)
                 try:
-                    said = await _beginning(response)
+                    said = await _shown(response)
                 finally:
                     await response.aclose()
         except TimeoutError:
@@ -127,11 +126,5 @@ def signature(key: bytes, notification: str, stamp: str, body: str) -> str:
     return f"v1,{base64.b64encode(signed).decode()}"
 
 
-async def _beginning(response: httpx2.Response) -> str:
-    said = bytearray()
-    async with aclosing(response.aiter_raw()) as chunks:
-        async for chunk in chunks:
-            said += chunk
-            if len(said) >= MOST_SHOWN:
-                break
-    return " ".join(said[:MOST_SHOWN].decode(errors="replace").split())
+async def _shown(response: httpx2.Response) -> str:
+    return " ".join((await beginning(response, MOST_SHOWN)).decode(errors="replace").split())

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from cronflow.documents.alerts import parse_alert
-from cronflow.documents.values import got
 from cronflow.domain.alerts import Alert
 from cronflow.domain.errors import InvalidInput, Problem
-from cronflow.files.yaml_source import YamlDocument, text_of, yaml_documents
+from cronflow.files.yaml_source import entries_of, text_of, yaml_documents
 
 _OF_AN_ALERT = {"name", "on", "webhook"}
 
@@ -25,7 +24,7 @@ def read_alert_files(paths: Sequence[Path]) -> list[Alert]:
         try:
             for document in yaml_documents(path, text_of(path), "alerts"):
                 problems += document.problems
-                for place, entry in _entries(document, problems):
+                for place, entry in entries_of(document, "alerts", "an alert", _OF_AN_ALERT, problems):
                     try:
                         alert = parse_alert(entry, place)
                     except InvalidInput as error:
@@ -41,24 +40,3 @@ def read_alert_files(paths: Sequence[Path]) -> list[Alert]:
     if problems:
         raise InvalidInput(problems)
     return alerts
-
-
-def _entries(document: YamlDocument, problems: list[Problem]) -> list[tuple[str, object]]:
-    def refuse(place: str, what: str, remedy: str) -> list[tuple[str, object]]:
-        problems.append(document.located(Problem(place, what, remedy)))
-        return []
-
-    value = document.value
-    if not isinstance(value, Mapping):
-        return refuse("", f"expected a mapping, got {got(value)}", "write alerts: and a list of alerts below it")
-    if "alerts" not in value:
-        if value.keys() & _OF_AN_ALERT:
-            return [("", value)]
-        return refuse("", "has neither alerts nor the keys of an alert", "write alerts: and a list of alerts below it")
-    for key in value:
-        if key != "alerts":
-            refuse(str(key), "unknown key beside alerts", "move it into the alerts, or remove it")
-    entries = value["alerts"]
-    if not isinstance(entries, list):
-        return refuse("alerts", f"expected a list of alerts, got {got(entries)}", "begin each alert with a dash")
-    return [(f"alerts[{n}]", entry) for n, entry in enumerate(entries)]

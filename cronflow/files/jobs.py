@@ -18,7 +18,7 @@ from cronflow.documents import implicit_misfires, joined, nearest, parse_job
 from cronflow.documents.values import got
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import SYSTEM_PREFIX, Job, PythonTarget, Retry
-from cronflow.files.yaml_source import YamlDocument, text_of, yaml_documents
+from cronflow.files.yaml_source import YamlDocument, entries_of, text_of, yaml_documents
 
 _PLAIN_RETRY = Retry()
 _KEYS_OF_A_JOB = {"name", "schedule", "run"}
@@ -51,7 +51,8 @@ def read_jobs(paths: Sequence[Path | str], *, check_python: bool = True, retry: 
         try:
             for document in yaml_documents(path, text_of(path), "jobs"):
                 problems += document.problems
-                for entry in _entries(document, problems):
+                for place, job in entries_of(document, "jobs", "a job", _KEYS_OF_A_JOB, problems):
+                    entry = _Entry(document, place, job)
                     found = [*_name_problems(entry, seen), *(targets.problems(entry) if check_python else ())]
                     try:
                         jobs.append(parse_job(entry.job, entry.place, retry=retry))
@@ -84,27 +85,6 @@ class _Entry:
         for key in keys:
             value = value.get(key) if isinstance(value, Mapping) else None
         return value
-
-
-def _entries(document: YamlDocument, problems: list[Problem]) -> list[_Entry]:
-    def refuse(place: str, what: str, remedy: str = "") -> list[_Entry]:
-        problems.append(document.located(Problem(place, what, remedy)))
-        return []
-
-    value = document.value
-    if not isinstance(value, Mapping):
-        return refuse("", f"expected a mapping with jobs, got {got(value)}", "write jobs: and indent the list below it")
-    if "jobs" not in value:
-        if value.keys() & _KEYS_OF_A_JOB:
-            return [_Entry(document, "", value)]
-        return refuse("", "has neither jobs nor the keys of a job", "write jobs: and a list of jobs below it")
-    for key in value:
-        if key != "jobs":
-            refuse(str(key), "unknown key beside jobs", "move it into the jobs, or remove it")
-    jobs = value["jobs"]
-    if not isinstance(jobs, list):
-        return refuse("jobs", f"expected a list of jobs, got {got(jobs)}", "begin each job with a dash")
-    return [_Entry(document, f"jobs[{n}]", job) for n, job in enumerate(jobs)]
 
 
 def _name_problems(entry: _Entry, seen: dict[str, _Entry]) -> Iterator[Problem]:

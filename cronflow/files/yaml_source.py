@@ -8,7 +8,7 @@ and a path, such as `jobs.yaml:12: jobs[0].schedule.cron`. The caller interprets
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import yaml
 from yaml.reader import Reader as YamlReader
 
 from cronflow.documents import joined
+from cronflow.documents.values import got
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.files.yaml_values import DEEPEST, MERGE, Loader, key, line_of, values_of
 
@@ -148,6 +149,37 @@ def yaml_documents(path: Path, text: str, what: str) -> Iterator[YamlDocument]:
     for n, value in enumerate(values):
         if value is not None:
             yield YamlDocument(path, n, value, roots, has_duplicates=has_duplicates)
+
+
+def entries_of(
+    document: YamlDocument, plural: str, one: str, keys_of_one: Collection[str], problems: list[Problem]
+) -> list[tuple[str, object]]:
+    """The place and the value of each entry of the list under `plural` (`jobs`), or of the document if it is `one` (`a
+    job`). Adds what is wrong to `problems`.
+    """
+
+    def refuse(place: str, what: str, remedy: str) -> list[tuple[str, object]]:
+        problems.append(document.located(Problem(place, what, remedy)))
+        return []
+
+    value = document.value
+    if not isinstance(value, Mapping):
+        what = f"expected a mapping with {plural}, got {got(value)}"
+        return refuse("", what, f"write {plural}: and indent the list below it")
+    if plural not in value:
+        if any(name in value for name in keys_of_one):
+            return [("", value)]
+        return refuse(
+            "", f"has neither {plural} nor the keys of {one}", f"write {plural}: and a list of {plural} below it"
+        )
+    for other in value:
+        if other != plural:
+            refuse(str(other), f"unknown key beside {plural}", f"move it into the {plural}, or remove it")
+    entries = value[plural]
+    if not isinstance(entries, list):
+        what = f"expected a list of {plural}, got {got(entries)}"
+        return refuse(plural, what, f"begin each {one.partition(' ')[2]} with a dash")
+    return [(f"{plural}[{n}]", entry) for n, entry in enumerate(entries)]
 
 
 def _roots(text: str) -> Sequence[yaml.Node]:

@@ -22,13 +22,12 @@ from cronflow.domain.job import Job, PendingRun
 from cronflow.domain.planning import run_of_pending
 from cronflow.leader.elector import Elector
 from cronflow.leader.pending_runs import PendingRuns
-from cronflow.node.role_loop import Wake
+from cronflow.node.role_loop import SHORTEST_ROUND_S, Wake
 from cronflow.ports import Clock, PlanStore, RunStore
 
 INSERT_AFTER_S = 2.0
 """Longer than nodes queue runs ahead, about a second; far less than the age at which plan recovery takes an intent."""
 GATHER_S = 0.25
-SHORTEST_PAUSE_S = 0.01
 MOST_DEFERRED = 20_000
 AT_ONCE = 500
 FORGET_AFTER_S = 60.0
@@ -102,8 +101,7 @@ class LateInserts:
                 # Together with those that are due soon.
                 left = INSERT_AFTER_S + GATHER_S - (self._clock.monotonic() - self._batches[0].at)
                 if left > 0 and not self._at_once:
-                    # A pause of less than the clock's resolution would not end.
-                    return max(left, SHORTEST_PAUSE_S)
+                    return max(left, SHORTEST_ROUND_S)
                 await self._insert_oldest()
         return IDLE_S
 

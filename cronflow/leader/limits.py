@@ -29,8 +29,10 @@ from cronflow.ports import Clock, EventSink, LimitStore, PermitKey, RunStore, di
 from cronflow.usecases.runs import Canceller
 
 IDLE_S = 5.0
-ABSENT_FOR_S = 2.0
-"""How long a dispatched run may have no document: it is reserved before it is inserted."""
+NOT_WRITTEN_FOR_S = 2.0
+"""How long the dispatch of a run may not be written: it is reserved before. It never is if the run has been cancelled
+meanwhile, or if the write failed.
+"""
 WAIT_VALID_S = 6.0
 """Longer than a waiting fire or run is left alone. What is cancelled meanwhile holds others up for so long."""
 YOUNG = timedelta(seconds=2)
@@ -124,12 +126,10 @@ class LimitGate:
         for limit in ids & self._reserved.keys():
             for run, (fence, at) in list(self._reserved[limit].items()):
                 standing = standings.get(run)
-                if standing is None:
-                    gone = run in unknown and now - at > ABSENT_FOR_S
+                if standing is None or standing.fence < fence:
+                    gone = run in unknown and now - at > NOT_WRITTEN_FOR_S
                 else:
-                    gone = standing.fence > fence or (
-                        standing.fence == fence and standing.state is not RunState.DISPATCHED
-                    )
+                    gone = standing.fence > fence or standing.state is not RunState.DISPATCHED
                 if gone:
                     self._unreserve(limit, run)
 
@@ -147,9 +147,12 @@ class LimitGate:
 
     def coming(self, limit: str, run: str, rank: Rank, placer: object) -> dict[str, int]:
         """The runs, with their fences, that come before this one: those that are dispatched, and those that wait for
-        the other role and have a higher priority, or the same and are older.
+        the other role and have a higher priority, or the same and are older. The latter wait for a run that is
+        dispatched itself, so they do not come before it when it is dispatched again.
         """
         found = {other: reserved.fence for other, reserved in self._reserved.get(limit, {}).items()}
+        if run in found:
+            return found
         after = self._clock.monotonic() - WAIT_VALID_S
         for other, queued in self._queued.get(limit, {}).items():
             if queued.placer is not placer and queued.at > after and other != run and _before(queued.rank, rank):

@@ -2,7 +2,8 @@
 
 Rule: from reading the reservations to storing new ones, one role at a time places runs of jobs with placement rules,
 so two roles never give out the same memory. A run that reserves is inserted before it is pushed. So whatever a node
-may have received is in MongoDB, where the next leader reads it.
+may have received is in MongoDB, where the next leader reads it. Which node is kept for a run that has waited long is in
+memory: since when it waits is stored, so the next leader keeps one too.
 
 A round without such a job reads and waits for nothing.
 """
@@ -12,9 +13,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from datetime import datetime
 
 from cronflow.domain.job import JobRecord
-from cronflow.domain.placement_rules import Occupancy, has_rules
+from cronflow.domain.placement_rules import KeptNode, Occupancy, has_rules
 from cronflow.leader.pending_runs import PendingRuns
 from cronflow.ports import JobStore, RunStore
 from cronflow.usecases.occupancy import all_rules, read_occupancy
@@ -28,15 +30,17 @@ class OccupancyReader:
         self._pending_runs = pending_runs
         self._lock = asyncio.Lock()
         self._last: dict[str, str] = {}
+        self._kept = KeptNode()
 
     @asynccontextmanager
-    async def placing(self, records: Iterable[JobRecord], term: int) -> AsyncIterator[Occupancy | None]:
+    async def placing(self, records: Iterable[JobRecord], term: int, now: datetime) -> AsyncIterator[Occupancy | None]:
         """Hold this from the first placement of a round until its runs are stored. None: no job has placement rules."""
         ruled = [record for record in records if has_rules(record.job)]
         if not ruled:
             yield None
             return
         async with self._lock:
+            self._kept.expire(now)
             yield await self._read(ruled, term)
 
     async def _read(self, ruled: list[JobRecord], term: int) -> Occupancy:
@@ -46,4 +50,4 @@ class OccupancyReader:
             await self._pending_runs.ensure(await self._jobs.get(neighbours), term)
         if len(self._last) > MOST_REMEMBERED:
             self._last.clear()
-        return await read_occupancy(self._runs, ruled, self._last)
+        return await read_occupancy(self._runs, ruled, self._last, self._kept)

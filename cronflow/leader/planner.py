@@ -39,6 +39,7 @@ from cronflow.domain.planning import (
 )
 from cronflow.domain.run import Run, RunState, backfill_of, run_id
 from cronflow.leader.contention import MOST_POSTED, Contender, Contention, Placer
+from cronflow.leader.deferrals import Deferrals
 from cronflow.leader.dispatcher import Dispatcher
 from cronflow.leader.elector import Elector
 from cronflow.leader.late_inserts import LateInserts, Pushed
@@ -159,7 +160,7 @@ class Planner:
         self._intents = 0
         self._limit = MOST_AT_ONCE
         self._out_of_capacity = False
-        self._waited: dict[str, int] = {}
+        self._deferrals = Deferrals(clock)
         # By name, the priority of each; the highest are looked at first.
         self._blocked: dict[str, int] = {}
         self._rearm: dict[str, int] = {}
@@ -190,7 +191,7 @@ class Planner:
             return IDLE_S
         self._out_of_capacity = False
         if tenure.term != self._term:
-            self._waited.clear()
+            self._deferrals.clear()
             self._blocked.clear()
             self._term = tenure.term
         now, read_at = self._clock.now(), self._clock.monotonic()
@@ -262,7 +263,7 @@ class Planner:
         open_runs = await self._runs.open_of(excluding) if excluding else {}
         uses = _uses(due)
         limits = await self._limits.read(itertools.chain(*uses.values()), tenure.term, Placer.PLANNER)
-        async with self._occupancy.placing(records, tenure.term) as occupancy:
+        async with self._occupancy.placing(records, tenure.term, now) as occupancy:
             fleet = Fleet(
                 members,
                 timedelta(seconds=self._timings.stale_after),
@@ -332,13 +333,12 @@ class Planner:
                     decisions.replaced += [run.id for run in _blocking(open_runs.get(record.name, ()))]
             else:
                 decisions.planned.append(found)
-                self._waited.pop(record.name, None)
+                self._deferrals.remove(record.name)
                 self._blocked.pop(record.name, None)
         return decisions
 
     def _defer(self, decisions: Decisions, record: JobRecord, found: Deferred, now: datetime) -> None:
-        rounds = self._waited.get(record.name, 0)
-        self._waited[record.name] = rounds + 1
+        rounds = self._deferrals.add(record.name)
         waiting = found.waiting.still(record.waiting)
         due_at = now + wait_for(rounds) if found.until is None else min(found.until, now + WAIT_MOST)
         decisions.deferred[record.name] = Deferral(record.rev, due_at, waiting, record.job.priority)
@@ -385,7 +385,8 @@ class Planner:
                 waiting = Waiting(fire=fire, since=now, reason=decision.reason, blocked_by=blocked_by)
                 return Deferred(waiting, blocked=decision.blocked, replaces=decision.replaces)
             case Fire():
-                placed = fleet.place_run(run_id(record.name, decision.fire), record.job)
+                waited = record.waiting if record.waiting and record.waiting.fire == decision.fire else None
+                placed = fleet.place_run(run_id(record.name, decision.fire), record.job, waiting=waited, now=now)
                 if isinstance(placed, NoNode):
                     return Deferred(placed.waiting(decision.fire, now), blocked=placed.busy, no_node=placed)
                 state, placement = RunState.DISPATCHED, placed

@@ -27,7 +27,7 @@ from cronflow.domain.errors import Deposed, InvalidInput
 from cronflow.domain.events import RunsReassigned
 from cronflow.domain.failures import dead_letter_events
 from cronflow.domain.job import JobRecord, Overlap
-from cronflow.domain.placement import Fleet, NoNode, Waiting, in_turn
+from cronflow.domain.placement import Fleet, NoNode, Placement, Waiting, in_turn
 from cronflow.domain.recovery import (
     Dispatch,
     End,
@@ -54,14 +54,13 @@ from cronflow.leader.maintenance_watch import NOT_READ
 from cronflow.leader.occupancy_reader import OccupancyReader
 from cronflow.leader.pending_runs import PendingRuns
 from cronflow.leader.unplaced import UnplacedReporter
-from cronflow.node.role_loop import Outage, Outages, Wake
+from cronflow.node.role_loop import SHORTEST_ROUND_S, Outage, Outages, Wake
 from cronflow.node.timings import Timings
 from cronflow.ports import Assignment, Clock, EventSink, JobStore, Membership, RunStore, discard_event
 from cronflow.usecases.job_breakers import JobBreakers
 from cronflow.usecases.pause_after import PauseAfterFailures
 
 AT_ONCE = 1000
-SHORTEST_PAUSE_S = 0.01
 LEAST_WAITING = 100
 """How many more waiting runs are read than there were free slots in the last round."""
 QUIET = frozenset({Transition.DISPATCH_RETRY, Transition.POSTPONE})
@@ -176,8 +175,7 @@ class Reconciler:
             self._contention.post(Placer.RECONCILER, (), 0)
         if more:
             return 0.0
-        # A pause of less than the clock's resolution would not end.
-        left = max(SHORTEST_PAUSE_S, min(self._blocked.left_s(), self._full.left_s()))
+        left = max(SHORTEST_ROUND_S, min(self._blocked.left_s(), self._full.left_s()))
         return min(self._timings.reconcile, left)
 
     async def _reconcile(self, tenure: Tenure, overdue: list[Run]) -> bool:
@@ -194,7 +192,7 @@ class Reconciler:
         uses = _uses(overdue, jobs)
         limits = await self._limits.read(itertools.chain(*uses.values()), tenure.term, Placer.RECONCILER)
         now, stale_after = self._clock.now(), timedelta(seconds=self._timings.stale_after)
-        async with self._occupancy.placing(found, tenure.term) as occupancy:
+        async with self._occupancy.placing(found, tenure.term, now) as occupancy:
             fleet = Fleet(members, stale_after, early=self._look_ahead.waiting(now), occupancy=occupancy)
             this = Round(
                 tenure=tenure,
@@ -309,7 +307,9 @@ class Reconciler:
         refused = refusals(run, now)
         pause = decline_pause(run, now)
         early = run.kind in SCHEDULED and run.fire_at > now
-        placed = this.fleet.place_run(run.id, job, refused, early=early) if pause is None else NoNode(refused)
+        placed: Placement | NoNode = NoNode(refused)
+        if pause is None:
+            placed = this.fleet.place_run(run.id, job, refused, early=early, waiting=run.waiting, now=now)
         if isinstance(placed, NoNode) and early:
             # An edit or a stopping node gave it back before its instant, when it is decided again.
             this.changes.append(transitions.postpone(run, Postpone(run.fire_at - now, counts=False), releases=True))

@@ -27,6 +27,10 @@ from cronflow.ports import Clock, EventSink, discard_event
 
 RETRY_S = 0.5
 CANCEL_AGAIN_S = 0.5
+SHORTEST_PAUSE_S = 0.001
+"""Of a role that waits for an instant. A pause of less than the clock's resolution would not end."""
+SHORTEST_ROUND_S = 0.01
+"""The pause of a role that reads a store in each round, so that instants close to each other share a round."""
 
 PACKAGE = str(Path(__file__).parents[1])
 

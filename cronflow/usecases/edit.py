@@ -361,6 +361,7 @@ def _obsolete(edit: _Planned, run: Run, early: Sequence[Run], now: datetime) -> 
     if (held := version_of(changed).held) is not None:
         return held
     if changed.job.schedule == edit.record.job.schedule:
+        # After an earlier edit, the run may stand for an instant that is past by now.
         return None
     # The cursor has passed the run's instant. So the run stands for what the new schedule has up to there.
     before = max(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, MutableMapping, Sequence
 
 from cronflow.domain.job import JobRecord
-from cronflow.domain.placement_rules import Occupancy, PlacedRun, PlacementRules, rules_of
+from cronflow.domain.placement_rules import KeptNode, Occupancy, PlacedRun, PlacementRules, rules_of
 from cronflow.ports import RunStore
 
 
@@ -15,7 +15,10 @@ def all_rules(records: Iterable[JobRecord]) -> list[PlacementRules]:
 
 
 async def read_occupancy(
-    runs: RunStore, records: Sequence[JobRecord], last: MutableMapping[str, str] | None = None
+    runs: RunStore,
+    records: Sequence[JobRecord],
+    last: MutableMapping[str, str] | None = None,
+    kept: KeptNode | None = None,
 ) -> Occupancy:
     """What the rules of these jobs take into account: the open runs of their neighbours, and every reservation.
 
@@ -38,4 +41,5 @@ async def read_occupancy(
             if run.node is not None
         ]
     # Counted last, with what they reserve: a run of a neighbour may be among them.
-    return Occupancy([*placed, *(await runs.reserving() if any(rules.resources for rules in found) else ())], last)
+    reserving = await runs.reserving() if any(rules.resources for rules in found) else ()
+    return Occupancy([*placed, *reserving], last, kept)

@@ -16,6 +16,7 @@ from cronflow.node.heartbeat import Heartbeat
 from cronflow.ports import Assignment, Clock, Executor, SelectiveExecutor
 from cronflow.worker.active import Active
 from cronflow.worker.permits import Permits, Wanted
+from cronflow.worker.unexpected import failed_unexpectedly
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,10 @@ class Admission:
     async def refusal(self, active: Active) -> NotAdmitted | None:
         """Why the attempt may not begin, or None. It then has the permits of all its limits."""
         assignment = active.assignment
-        refused = await self._refused(assignment)
+        try:
+            refused = await self._refused(assignment)
+        except Exception as error:
+            refused = failed_unexpectedly(active, error)
         if refused is not None or not assignment.job.has_limits:
             return None if refused is None else NotAdmitted(refused)
         try:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 
 from cronflow.domain.run import AttemptResult, Outcome, cancelled_text
-from cronflow.node.role_loop import Wake
+from cronflow.node.role_loop import SHORTEST_PAUSE_S, Wake
 from cronflow.node.timings import Timings
 from cronflow.ports import Clock, Queue, RunStore
 from cronflow.worker.active import Active
@@ -20,7 +20,6 @@ from cronflow.worker.local_queue import LocalQueue, QueuedRun
 POLL_S = 2.0
 CHECKED_BEFORE_S = 0.1
 """How long before its instant a waiting run is checked once more, in case a signal was lost."""
-SHORTEST_PAUSE_S = 0.001
 
 
 class Cancellations:

@@ -13,6 +13,8 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
+import structlog
+
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.node.role_loop import NodeRole, Outages, Wake
 from cronflow.ports import Clock, LiveTail, LogLine, LogStore
@@ -25,6 +27,8 @@ ASK_EVERY_S = 1.0
 IDLE_S = 60.0
 MOST_UNPUBLISHED = 2000
 MOST_AT_ONCE = 500
+
+log = structlog.get_logger("cronflow.node")
 
 
 class _Removal(NamedTuple):
@@ -93,6 +97,9 @@ class LogWriter:
         except BackendUnavailable:
             self._away.set()
             raise
+        except Exception:
+            # MongoDB refuses one of them for good. Raised here, it would end the node.
+            log.exception("log lines refused", lines=len(items))
         self._away.clear()
         gaps, self._gaps = self._gaps, {}
         for first, count in gaps.values():

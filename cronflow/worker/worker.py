@@ -32,7 +32,7 @@ from cronflow.domain.job import StartGuard
 from cronflow.domain.placement import Waiting
 from cronflow.domain.run import DEAD, AttemptResult, Outcome, fire_of
 from cronflow.node.heartbeat import Heartbeat
-from cronflow.node.role_loop import Wake, end_tasks
+from cronflow.node.role_loop import SHORTEST_PAUSE_S, Wake, end_tasks
 from cronflow.node.timings import Timings
 from cronflow.ports import (
     UNMETERED,
@@ -60,11 +60,11 @@ from cronflow.worker.run_writer import pending_of
 from cronflow.worker.spool import Finish
 from cronflow.worker.starts import Starts
 from cronflow.worker.throughput import AHEAD_S, Throughput
+from cronflow.worker.unexpected import failed_unexpectedly
 
 PUT_BACK_POLL_S = 0.1
 EARLY_AT_ONCE = 200
 """How many more items than free slots are taken while some must wait for their instant."""
-SHORTEST_PAUSE_S = 0.001
 BLOCKED_POLL_S = 0.25
 IDLE_S = 60.0
 MOST_UNRECORDED = 500
@@ -187,7 +187,7 @@ class Worker:
                     await self._recorder.release(assignment.job_lock, 0)
                 return 0.0
             self._receive(taken, asked_at)
-            # Others may be behind them. If it paused, items would become too old faster than it drops them.
+            # The list may have more. If it paused, items would become too old faster than it drops them.
             if len(taken.assignments) == most or taken.dropped or taken.outdated:
                 return 0.0
             return PUT_BACK_POLL_S if taken.put_back else self._timings.take_poll
@@ -454,6 +454,8 @@ class Worker:
             attempt_result = active.stop_result() or AttemptResult(
                 Outcome.INTERRUPTED, error="the handler was cancelled"
             )
+        except Exception as error:
+            attempt_result = failed_unexpectedly(active, error)
         finally:
             active.executing = False
             stop = active.stop_result()

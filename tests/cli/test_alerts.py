@@ -124,7 +124,7 @@ def test_applying_a_file_twice_changes_nothing(cli: Cli, scene: Scene, tmp_path:
         ("jobs: []", "has neither alerts nor the keys of an alert"),
         ("alerts: {}", "alerts: expected a list of alerts, got a mapping"),
         ("alerts: []\njobs: []", ":2: jobs: unknown key beside alerts"),
-        ("[]", "expected a mapping, got a list"),
+        ("[]", "expected a mapping with alerts, got a list"),
         ("alerts: []", "has no alerts"),
         ("", "has no alerts"),
         ("a: [", "not YAML"),

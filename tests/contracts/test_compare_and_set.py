@@ -125,3 +125,26 @@ async def test_a_refused_update_is_an_error_and_the_others_are_applied(database:
     with pytest.raises(BulkWriteError):
         await database.compare_and_set("runs", changes)
     assert await database["runs"].find_one({"_id": 1}) == {"_id": 1, "done": True}
+
+
+async def test_a_document_that_the_server_refuses_is_no_outage(database: MongoDatabase) -> None:
+    """An outage is waited for, and the same document would be refused for ever."""
+    await database["runs"].insert_one({"_id": 0, "text": "x" * (9 << 20)})
+    twice = Update({"_id": 0}, [{"$set": {"text": {"$concat": ["$text", "$text"]}}}])
+    for refused in (twice, Update({"_id": 0}, {"$nonsense": {}})):
+        with pytest.raises(BulkWriteError):
+            async with database.translated():
+                await database.compare_and_set("runs", [refused])
+
+
+@pytest.mark.parametrize("code", [91, 112, 10107, 14031])
+def test_a_write_of_a_bulk_that_may_succeed_later_is_an_outage(code: int) -> None:
+    refused, later = {"code": 2, "errmsg": "bad value"}, {"code": code, "errmsg": "shutdown in progress"}
+    assert module._reason_away(BulkWriteError({"writeErrors": [refused, later]})) == "shutdown in progress"
+    assert module._reason_away(BulkWriteError({"writeErrors": [refused]})) is None
+
+
+def test_a_bulk_that_is_not_acknowledged_by_a_majority_is_an_outage() -> None:
+    concern = {"code": 64, "errmsg": "waiting for replication timed out"}
+    error = BulkWriteError({"writeErrors": [], "writeConcernErrors": [concern]})
+    assert module._reason_away(error) == "waiting for replication timed out"

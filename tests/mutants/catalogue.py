@@ -787,8 +787,8 @@ LOOK_AHEAD: tuple[Mutant, ...] = (
         ("                await self._withdraw([run for run in old if run.id in applied])\n", ""),
         ("    if (held := version_of(changed).held) is not None:\n        return held\n", ""),
         (
-            "    if changed.job.schedule == edit.record.job.schedule:\n        return None\n    # The cursor",
-            "    # The cursor",
+            "    if changed.job.schedule == edit.record.job.schedule:\n",
+            "    if False:\n",
         ),
         ("if first is not None and first <= run.fire_at else", "if first is not None else"),
         ("if first is not None and first <= run.fire_at else", "if False else"),

@@ -371,6 +371,49 @@ async def test_a_run_that_its_worker_could_not_get_a_permit_for_is_given_back_wi
         assert state_of(cluster, first).state is RunState.SUCCEEDED
 
 
+async def test_a_run_that_is_cancelled_while_the_leader_dispatches_it_blocks_its_limit_only_for_a_moment() -> None:
+    """Its dispatch does not apply, so it never gets the fence under which the leader has counted it."""
+    async with a_cluster() as cluster:
+        counting(cluster)
+        cluster.start("a")
+        await cluster.elapse(1)
+        await limited(cluster, limit=1)
+        stall = cluster.backends.faults.stall("runs.apply")
+        (cancelled,) = await trigger(cluster, 1)
+        await cluster.elapse(1)
+        assert stall.reached.is_set()
+        run = state_of(cluster, cancelled)
+        cluster.backends.documents.runs[cancelled] = replace(
+            run, state=RunState.CANCELLED, check_at=None, ended_at=cluster.clock.now()
+        )
+        cluster.backends.faults.heal()
+        (other,) = await trigger(cluster, 1)
+        await cluster.elapse(5)
+        assert state_of(cluster, other).state is RunState.SUCCEEDED
+        assert state_of(cluster, cancelled).state is RunState.CANCELLED
+
+
+async def test_a_run_whose_item_was_lost_does_not_wait_for_the_fires_that_wait_for_it() -> None:
+    """The leader counts it as dispatched, so they wait for it. They have waited for longer than it is overdue."""
+    async with a_cluster() as cluster:
+        counting(cluster)
+        cluster.start("a")
+        await cluster.elapse(1)
+        await limited(cluster, limit=1)
+        stall = cluster.backends.faults.stall("queue.take")
+        await cluster.elapse(2)
+        (lost,) = await trigger(cluster, 1)
+        await cluster.elapse(1)
+        assert stall.reached.is_set()
+        assert state_of(cluster, lost).state is RunState.DISPATCHED
+        await cluster.service.jobs.apply([a_job("fires", "3s")])
+        cluster.backends.memory.flush()
+        cluster.backends.faults.heal()
+        await cluster.elapse(25)
+        assert state_of(cluster, lost).state is RunState.SUCCEEDED
+        assert any(run.job == "fires" and run.state is RunState.SUCCEEDED for run in cluster.runs)
+
+
 async def test_a_duplicated_item_never_takes_the_permit_of_the_attempt_that_runs() -> None:
     """Redis delivers an item twice, and has lost the job lock: both holders have one fence, and so one permit."""
     async with a_cluster() as cluster:

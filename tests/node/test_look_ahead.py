@@ -490,6 +490,18 @@ async def test_a_run_stands_for_an_instant_of_the_new_schedule_up_to_its_own() -
         assert record.next_fire == INSTANT - SECOND + timedelta(hours=1)
 
 
+async def test_a_run_still_stands_for_that_instant_when_an_edit_that_leaves_the_schedule_alone_follows() -> None:
+    """The instant is past by then: the schedule alone would no longer justify the run."""
+    async with a_cluster("a", look_ahead=2.0) as cluster:
+        await cluster.service.jobs.apply([a_job(schedule=HOURLY)])
+        await until(cluster, 1.5)
+        new = a_job(schedule=Every("1h", anchor=INSTANT - 2 * SECOND))
+        await at_once(cluster, cluster.service.jobs.apply([new]))
+        assert await edited(cluster, cluster.service.jobs.apply([replace(new, priority=9)]), 0.5) == [AT_TEN]
+        (run,) = cluster.runs
+        assert (run.state, run.job_ver) == (RunState.SUCCEEDED, 3)
+
+
 @pytest.mark.parametrize(
     ("schedule", "following"),
     [

@@ -249,6 +249,8 @@ class Simulation:
 
     async def cut_off(self) -> None:
         """One node reaches one server, or both, no more; what it runs goes on."""
+        if not self.cluster.nodes:
+            return
         name = node_name(self.rng.choice(self.cluster.nodes).id)
         services = self.rng.choice([["MongoDB"], ["Redis"], ["MongoDB", "Redis"], ["MongoDB", "Redis"]])
         cut = {(name, service) for service in services}
@@ -269,7 +271,7 @@ class Simulation:
         await self.elapse(2.0)
         self.cluster.backends.faults._stalls.pop(("queue.take", False)).release()
         full = [node for node, items in memory.lists.items() if items]
-        if not full:
+        if not full or not memory.reports:
             return
         node = self.rng.choice(full)
         if self.rng.random() < 0.5:
@@ -281,7 +283,7 @@ class Simulation:
 
     async def step_a_clock(self) -> None:
         """Of a node, or of all of them and the servers: forward."""
-        if self.rng.random() < 0.5:
+        if self.cluster.nodes and self.rng.random() < 0.5:
             node = self.rng.choice(self.cluster.nodes)
             skew = timedelta(seconds=self.rng.choice([-3600, -3, 3, 3600]))
             node._clock._local.skew = skew  # type: ignore[attr-defined]

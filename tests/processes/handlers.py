@@ -66,9 +66,11 @@ async def die(ctx: Context, sink: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def hold(ctx: Context, sink: str, key: str, seconds: float) -> None:
-    """Record that this attempt holds the key, for `seconds`."""
+async def hold(ctx: Context, sink: str, key: str, seconds: float = 0.0, gate: str | None = None) -> None:
+    """Record that this attempt holds the key, and since when, for `seconds` and until the file `gate` exists."""
     place = f"{ctx.run_id} {ctx.fence} {ctx.node.partition('#')[0]} {key}"
-    _note(sink, f"start {place}")
+    _note(sink, f"start {place} {time.time():.6f}")
     await asyncio.sleep(seconds)
+    while gate is not None and not Path(gate).exists():  # noqa: ASYNC240
+        await asyncio.sleep(0.02)
     _note(sink, f"end {place}")

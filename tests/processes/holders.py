@@ -40,13 +40,13 @@ def judge(lines: Iterable[str], limit: int) -> Judged:
     excess = None
     for line in lines:
         match line.split():
-            case ["start", run, fence, node, key]:
+            case ["start", run, fence, node, key, *_]:
                 started += 1
                 holders[key].add((run, fence, node))
                 most = max(most, len(holders[key]))
                 if len(holders[key]) > limit and excess is None:
                     excess = f"{line}: {sorted(holders[key])}"
-            case ["end", run, fence, node, key]:
+            case ["end", run, fence, node, key, *_]:
                 ended += 1
                 holders[key].discard((run, fence, node))
             case ["killed", node]:

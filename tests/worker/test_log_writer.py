@@ -150,3 +150,20 @@ async def test_long_lines_are_cut_and_fewer_are_kept(monkeypatch: pytest.MonkeyP
     kept = 300 // len(cut[0])
     marker = f"{30 - 2 * kept} lines were left out here; kept are the first {kept} and the last {kept}"
     assert [line.text for line in lines] == [*cut[:kept], marker, *cut[-kept:]]
+
+
+async def test_lines_that_mongodb_refuses_are_dropped_and_later_ones_are_stored(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(_: object) -> None:
+        raise ValueError("document too large")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.backends.logs, "append", refuse)
+        refused = bench.lines.store(a_line(0))
+        assert refused is not None
+        await bench.clock.advance(1)
+        assert refused.done()
+    bench.lines.store(a_line(1))
+    await bench.clock.advance(1)
+    assert await bench.texts() == ["line 1"]

@@ -63,6 +63,11 @@ DUPLICATE_KEY = 11000
 OLDEST_WIRE_VERSION = 13  # MongoDB 5.0
 UNAUTHORIZED = 13
 AUTHENTICATION_CODES = {UNAUTHORIZED, 18, 8000}
+UNAVAILABLE_CODES = AUTHENTICATION_CODES | {
+    *(6, 7, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436),  # Retryable, by the drivers' specification.
+    *(24, 46, 50, 112, 11601, 14031),  # Locks, a time limit, a conflict, an interruption, and a disk that is full.
+}
+"""Of single writes in a bulk that may succeed later. Every other code is about the contents of the write."""
 UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 RIGHTS_REMEDY = (
     "correct the user, password and authSource in CRONFLOW_MONGO_URL, or grant the user readWrite on the database {}"
@@ -337,10 +342,12 @@ def _reason_away(error: PyMongoError) -> str | None:
     return _short(error) if error.timeout or refused else None
 
 
-def _bulk_reason(error: BulkWriteError) -> str:
+def _bulk_reason(error: BulkWriteError) -> str | None:
+    """None if the server refused each write that failed because of what it contains: the same would fail again."""
     details = error.details or {}
-    causes = [*details.get("writeConcernErrors", []), *details.get("writeErrors", [])]
-    return str(causes[0].get("errmsg", causes[0])) if causes else "a bulk write failed"
+    causes = details.get("writeConcernErrors", [])
+    causes += [one for one in details.get("writeErrors", []) if one.get("code") in UNAVAILABLE_CODES]
+    return str(causes[0].get("errmsg", causes[0])) if causes else None
 
 
 def _short(error: Exception) -> str:
