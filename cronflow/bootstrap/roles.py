@@ -19,6 +19,7 @@ from cronflow.leader.chain_follower import ChainFollower
 from cronflow.leader.contention import Contention
 from cronflow.leader.dispatcher import Dispatcher
 from cronflow.leader.elector import Elector
+from cronflow.leader.held_fires import HeldFires
 from cronflow.leader.late_inserts import LateInserts
 from cronflow.leader.limits import LimitGate, PermitRecovery
 from cronflow.leader.long_run_monitor import LongRunMonitor
@@ -354,6 +355,7 @@ def build_node(
             backends.rollups,
             absence,
             elector,
+            HeldFires(backends.events, clock, maintenance_watch.mode),
             clock,
             namespace=namespace,
             posted=sender.ask,
@@ -373,6 +375,9 @@ def build_node(
         backlog=lambda: recorder.backlog,
         breakers=breakers,
         limits=permit_recovery.figures,
+        backfills=lambda: backfiller.figures,
+        maintenance=maintenance_watch.mode,
+        long_runs=lambda: len(long_run_monitor.current),
         slots=slots,
         load=load,
     )

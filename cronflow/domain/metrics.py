@@ -151,6 +151,16 @@ LIMIT_PERMITS = _gauge(
 LIMIT_WAITING = _gauge(
     "cronflow_limit_waiting", "Fires and runs that wait for a named limit.", (MetricSource.LEADER,), _LIMIT
 )
+MAINTENANCE = _gauge("cronflow_maintenance", "1 while the cluster is in maintenance, else 0.", _CLUSTER)
+BACKFILLS_RUNNING = _gauge("cronflow_backfills_running", "Running backfills.", (MetricSource.LEADER,))
+BACKFILL_INSTANTS_LEFT = _gauge(
+    "cronflow_backfill_instants_left",
+    "Instants of running backfills that have no run yet.",
+    (MetricSource.LEADER,),
+)
+RUNS_LONG = _gauge(
+    "cronflow_runs_long", "Runs that take longer than usual, counted every ten seconds.", (MetricSource.LEADER,)
+)
 QUEUE_DEPTH = _gauge("cronflow_queue_depth", "Runs in the queues of all nodes.", _CLUSTER)
 RUNS_OPEN = _gauge("cronflow_runs_open", "Open runs, counted every ten seconds and up to 100000.", _API)
 DEAD_LETTERS = _gauge("cronflow_dead_letters", "Unresolved dead letters, counted every ten seconds.", _API)

@@ -11,7 +11,7 @@ Figures that cross a threshold are in `threshold_monitor`, weekly reports in `we
 Lateness: each fire is judged once, when it is as old as the alert allows, by a position that is stored with the alert.
 Of earlier fires only those are late that still wait when the alert is created.
 Fires shortly before the position are read again, for runs that were inserted late. A job whose cursor is still at such
-a fire has no run yet, and is late too.
+a fire has no run yet, and is late too. The time in maintenance does not count (`held_fires`).
 """
 
 from __future__ import annotations
@@ -37,11 +37,13 @@ from cronflow.domain.alerts import (
     is_late,
 )
 from cronflow.domain.backfill import YIELDS
+from cronflow.domain.cluster import Tenure
 from cronflow.domain.long_runs import LongRun
 from cronflow.domain.maintenance_mode import HELD
 from cronflow.domain.placement import BUSY
 from cronflow.domain.run import Run, RunState, run_id
 from cronflow.leader.elector import Elector
+from cronflow.leader.held_fires import HeldFires
 from cronflow.leader.notification_writer import NotificationWriter
 from cronflow.leader.threshold_monitor import ThresholdMonitor
 from cronflow.leader.weekly_reporter import WeeklyReporter
@@ -79,6 +81,7 @@ class AlertEvaluator:
         rollups: RollupStore,
         missing_leader: MissingLeader,
         elector: Elector,
+        held: HeldFires,
         clock: Clock,
         *,
         namespace: str,
@@ -89,6 +92,7 @@ class AlertEvaluator:
         self._runs = runs
         self._missing_leader = missing_leader
         self._elector = elector
+        self._held = held
         self._clock = clock
         self._posted = posted
         self._long_runs = long_runs
@@ -100,23 +104,24 @@ class AlertEvaluator:
         self.wake = Wake()
 
     async def step(self) -> float:
-        if self._elector.tenure is not None:
-            await self._lead()
+        if (tenure := self._elector.tenure) is not None:
+            await self._lead(tenure)
         elif self._elector.unseen_s > UNSEEN_S:
             await self._missing_leader.look()
         return LOOK_S
 
     # ---------------------------------------------------------------------------------------------------- with a leader
 
-    async def _lead(self) -> None:
+    async def _lead(self, tenure: Tenure) -> None:
         records = await self._alerts.find()
         if not records:
             return
         if any(record.alert.wants(*DEAD_LETTER_KINDS, AlertKind.RETRIES) for record in records):
             await self._dead_letters(records)
         await self._recoveries({record.name: record for record in records})
-        for record in records:
-            if record.alert.wants(AlertKind.LATE):
+        of_lateness = [record for record in records if record.alert.wants(AlertKind.LATE)]
+        if of_lateness and await self._held.look(tenure):
+            for record in of_lateness:
                 await self._late(record)
         await self._retries([record for record in records if record.alert.wants(AlertKind.RETRIES)])
         await self._long([record for record in records if record.alert.wants(AlertKind.RUNNING_LONG)])
@@ -171,7 +176,7 @@ class AlertEvaluator:
 
     async def _late(self, record: AlertRecord) -> None:
         after, now = record.alert.late_after, self._clock.now()
-        until = now - after
+        until = self._held.judged_until(now - after, after)
         judged = max(record.judged, record.since, self._judged.get(record.name, record.judged))
         notifications: list[Notification] = []
         # Jobs are read before runs: a job that is planned in between is found among the runs.
@@ -189,7 +194,7 @@ class AlertEvaluator:
                 self._writer.about(record, AlertKind.LATE, run, now, _late(run.id, run, after))
                 for run in waiting
                 if record.alert.concerns(run.job)
-                and is_late(run, after)
+                and self._is_late(run, after)
                 and all(attempt.started_at is None for attempt in run.attempts)
             ]
         if until <= record.since:
@@ -201,13 +206,16 @@ class AlertEvaluator:
             notifications += [
                 self._writer.about(record, AlertKind.LATE, run, now, _late(run.id, run, after))
                 for run in runs
-                if record.alert.concerns(run.job) and is_late(run, after)
+                if record.alert.concerns(run.job) and self._is_late(run, after)
             ]
         notifications += await self._unplaced(record, until)
         await self._writer.put(notifications)
         self._judged[record.name] = until
         if until - record.judged > KEEP_POSITION_EVERY:
             await self._alerts.judge(record.name, until)
+
+    def _is_late(self, run: Run, after: timedelta) -> bool:
+        return is_late(run, after) and not self._held.excuses(run, after)
 
     async def _unplaced(self, record: AlertRecord, until: datetime) -> list[Notification]:
         """Retries and manual runs that no live node can run. A fire that has not started is late anyway."""

@@ -79,6 +79,8 @@ class Backfiller:
         self._waits_for_runs = False
         self._looked_at = 0.0
         self._limit = ReadLimit(clock, LOOK_S)
+        self.figures: tuple[int, int] | None = None
+        """The running backfills and their instants without a run, as of the last look of this leader."""
         self.wake = Wake()
 
     def run_ended(self) -> None:
@@ -90,6 +92,7 @@ class Backfiller:
         tenure = self._elector.tenure
         if tenure is None:
             self._waits_for_runs = self._contention.backfilling = False
+            self.figures = None
             return IDLE_S
         if self._held(tenure) is not None:
             return LOOK_S
@@ -97,6 +100,8 @@ class Backfiller:
             return wait_s
         self._looked_at = self._clock.monotonic()
         found = await self._backfills.watched(MOST_OPEN)
+        running = [one.backfill for one in found if one.backfill.state is BackfillState.RUNNING]
+        self.figures = len(running), sum(one.total - one.inserted for one in running)
         if not found:
             self._waits_for_runs = self._contention.backfilling = False
             return IDLE_S

@@ -46,8 +46,13 @@ class MaintenanceWatch:
         """Why nothing new may start now, or None. NOT_READ: it is not known yet in this term."""
         if self._term != tenure.term:
             return NOT_READ
+        mode = self.mode(tenure)[1]
+        return None if mode is None else str(mode)
+
+    def mode(self, tenure: Tenure) -> tuple[bool, MaintenanceMode | None]:
+        """Whether the mode is known in this term, and the mode if it is on."""
         mode = self._mode
-        return str(mode) if mode is not None and mode.holds(self._clock.now()) else None
+        return self._term == tenure.term, mode if mode is not None and mode.holds(self._clock.now()) else None
 
     async def step(self) -> float:
         tenure = self._elector.tenure

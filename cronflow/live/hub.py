@@ -246,7 +246,12 @@ def register_cluster_metrics(meter: Meter, hub: Hub) -> None:
         doc = hub.doc
         return float(doc["leader"] is not None) if doc else None
 
+    def maintenance() -> Reading:
+        found = hub.doc.get("maintenance")
+        return None if found is None else float(found["on"])
+
     meter.read(metrics.LEADER_KNOWN, leader_known)
+    meter.read(metrics.MAINTENANCE, maintenance)
     meter.read(metrics.TERM, lambda: plain("term"))
     meter.read(metrics.LEASE_LEFT, lambda: plain("lease_left_s"))
     meter.read(metrics.CLUSTER_SLOTS, lambda: queue("slots"))

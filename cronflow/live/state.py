@@ -22,7 +22,7 @@ from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.rollup import Bucket, BucketSize, quantile_ms, summed
 from cronflow.ports import Backends, Clock
 from cronflow.schemas import iso, optional_iso
-from cronflow.schemas.cluster import capacity_of, node_state
+from cronflow.schemas.cluster import MaintenanceSchema, capacity_of, maintenance_schema, node_state
 from cronflow.schemas.stream import (
     JobCountsSchema,
     LatencySchema,
@@ -73,6 +73,7 @@ class State:
         self._counted_at = -1e9
         self._rated: dict[str, float] = {}
         self._latency: LatencySchema = {}
+        self._maintenance: MaintenanceSchema | None = None
         self._term = 0
         self._elected_at: str | None = None
 
@@ -111,6 +112,7 @@ class State:
             "dead_letters": self._slow_counts.dead_letters,
             "next": self._slow_counts.next,
             "breakers": _breakers(members),
+            "maintenance": self._maintenance,
             "servers": {"redis": {"ms": _ms(redis_s)}, "mongodb": mongo},
         }
 
@@ -135,11 +137,13 @@ class State:
         """Read the values of MongoDB, and return its round trip in seconds."""
         now = self._clock.now()
         since = BucketSize.MINUTE.begin(now - LATENCY_OVER)
-        buckets, record, ping = await asyncio.gather(
+        buckets, record, ping, mode = await asyncio.gather(
             self._backends.rollups.read(BucketSize.MINUTE, since, now + LATENCY_OVER),
             self._backends.control.leader(),
             self._backends.control.ping(),
+            self._backends.control.maintenance(),
         )
+        self._maintenance = maintenance_schema(mode if mode is not None and mode.holds(now) else None)
         self._rated, self._latency = self._rates(buckets), _latency(buckets)
         if record is not None:
             self._term, self._elected_at = record.term, iso(record.elected_at)

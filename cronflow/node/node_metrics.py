@@ -18,8 +18,9 @@ import structlog
 
 from cronflow.circuit_breaker import breaker_figures
 from cronflow.domain import metrics
-from cronflow.domain.cluster import Backlog, Member
+from cronflow.domain.cluster import Backlog, Member, Tenure
 from cronflow.domain.errors import BackendUnavailable
+from cronflow.domain.maintenance_mode import MaintenanceMode
 from cronflow.domain.rollup import FIRST_ATTEMPT, RETRY, BucketSize, Tally, step_of
 from cronflow.domain.run import ENDED, Outcome, Run, RunState, fire_of
 from cronflow.domain.transitions import Change
@@ -54,6 +55,9 @@ def register_node_metrics(
     backlog: Callable[[], Backlog],
     breakers: Callable[[], Mapping[str, str]],
     limits: Callable[[], tuple[Mapping[str, int], Mapping[str, int]] | None],
+    backfills: Callable[[], tuple[int, int] | None],
+    maintenance: Callable[[Tenure], tuple[bool, MaintenanceMode | None]],
+    long_runs: Callable[[], int],
     slots: int,
     load: Callable[[], tuple[int, int]],
 ) -> None:
@@ -74,6 +78,19 @@ def register_node_metrics(
             return None
         return {name: float(count) for name, count in sorted(figures[position].items())[: metrics.MOST_LIMITS]}
 
+    def of_backfills(position: int) -> Reading:
+        figures = backfills()
+        return None if figures is None else float(figures[position])
+
+    def in_maintenance() -> Reading:
+        tenure = elector.tenure
+        known, mode = (False, None) if tenure is None else maintenance(tenure)
+        return float(mode is not None) if known else None
+
+    meter.read(metrics.MAINTENANCE, in_maintenance)
+    meter.read(metrics.BACKFILLS_RUNNING, lambda: of_backfills(0))
+    meter.read(metrics.BACKFILL_INSTANTS_LEFT, lambda: of_backfills(1))
+    meter.read(metrics.RUNS_LONG, lambda: float(long_runs()) if leads() else None)
     meter.read(metrics.LIMIT_PERMITS, lambda: of_limits(0))
     meter.read(metrics.LIMIT_WAITING, lambda: of_limits(1))
     meter.read(metrics.LEADER, lambda: float(leads()))

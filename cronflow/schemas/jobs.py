@@ -197,7 +197,7 @@ def job_schema(record: JobRecord, breaker: BreakerState | None = None, *, mask: 
         "words": None if record.job.schedule is None else schedule_words(record.job.schedule),
         "paused": record.paused,
         "pause": None if record.pause is None else pause_schema(record.pause),
-        "open_breaker": None if breaker is None else _open_breaker(breaker),
+        "open_breaker": None if breaker is None else open_breaker_schema(breaker),
         "next_fire": optional_iso(record.next_fire),
         "takes_args": record.job.takes_args,
         "due_at": optional_iso(record.due_at),
@@ -210,7 +210,7 @@ def job_schema(record: JobRecord, breaker: BreakerState | None = None, *, mask: 
     }
 
 
-def _open_breaker(state: BreakerState) -> JobBreakerSchema:
+def open_breaker_schema(state: BreakerState) -> JobBreakerSchema:
     assert state.opened_at is not None
     assert state.probe_at is not None
     return {

@@ -7,7 +7,7 @@ from typing import Literal, NotRequired
 
 from cronflow.domain.events import RecordedEvent, Severity, fields_of
 from cronflow.schemas import Schema, iso
-from cronflow.schemas.cluster import NodeState
+from cronflow.schemas.cluster import MaintenanceSchema, NodeState
 from cronflow.schemas.runs import LogSchema, RunDetailSchema
 
 
@@ -150,6 +150,8 @@ class LiveSchema(Schema):
     """The ten jobs that are due next."""
     breakers: list[OpenBreakerSchema]
     """Open circuit breakers."""
+    maintenance: MaintenanceSchema | None
+    """Whether the cluster is in maintenance; null: not read yet."""
     servers: dict[str, ServerSchema]
     """`redis` and `mongodb`."""
 

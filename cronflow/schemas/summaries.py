@@ -6,9 +6,18 @@ from __future__ import annotations
 
 from cronflow.documents.jobs import ScheduleForm
 from cronflow.domain.job import JobRecord
+from cronflow.domain.job_breaker import BreakerState
 from cronflow.domain.run import Attempt, Outcome, Run, RunState
 from cronflow.schemas import Schema, iso, optional_iso, optional_milliseconds
-from cronflow.schemas.jobs import JobState, PauseSchema, job_form, job_state, pause_schema
+from cronflow.schemas.jobs import (
+    JobBreakerSchema,
+    JobState,
+    PauseSchema,
+    job_form,
+    job_state,
+    open_breaker_schema,
+    pause_schema,
+)
 from cronflow.schemas.schedules import schedule_words
 
 ERROR_LENGTH = 1000
@@ -87,6 +96,8 @@ class JobSummarySchema(Schema):
     """When it is due next."""
     pause: PauseSchema | None
     """The pause; null: not paused, or paused by CronFlow 0.9."""
+    open_breaker: JobBreakerSchema | None
+    """Its circuit breaker, if it is open."""
     takes_args: bool
     """Whether its runs accept arguments of their own."""
 
@@ -123,8 +134,10 @@ def _attempt_summary(attempt: Attempt) -> AttemptSummarySchema:
     }
 
 
-def job_summary_schema(record: JobRecord, *, mask: bool = False) -> JobSummarySchema:
-    """`mask` hides passwords."""
+def job_summary_schema(
+    record: JobRecord, breaker: BreakerState | None = None, *, mask: bool = False
+) -> JobSummarySchema:
+    """`breaker` is given if it is open; `mask` hides passwords."""
     form, schedule = job_form(record.job, mask=mask), record.job.schedule
     return {
         "name": form["name"],
@@ -135,5 +148,6 @@ def job_summary_schema(record: JobRecord, *, mask: bool = False) -> JobSummarySc
         "words": None if schedule is None else schedule_words(schedule),
         "next_fire": optional_iso(record.next_fire),
         "pause": None if record.pause is None else pause_schema(record.pause),
+        "open_breaker": None if breaker is None else open_breaker_schema(breaker),
         "takes_args": record.job.takes_args,
     }

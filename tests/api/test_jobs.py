@@ -392,7 +392,8 @@ async def test_an_at_in_the_past_is_refused_unless_misfire_is_given(client: Clie
 
 
 async def test_a_job_in_brief_has_what_lists_show(client: Client) -> None:
-    fields = {"name", "description", "schedule", "labels", "state", "words", "next_fire", "pause", "takes_args"}
+    fields = {"name", "description", "schedule", "labels", "state", "words", "next_fire", "pause", "open_breaker"}
+    fields |= {"takes_args"}
     whole = await client.all("/jobs")
     assert await client.all("/jobs", brief="true", limit=2) == [
         {key: job[key] for key in job if key in fields} for job in whole

@@ -214,3 +214,31 @@ def test_the_note_of_a_pause_is_shown(cli: Cli, scene: Scene) -> None:
     asyncio.run(scene.service.jobs.pause("sync-tokens", note="5 runs in a row failed"))
     assert "5 runs in a row failed" in cli("jobs", "show", "sync-tokens").stdout
     assert parsed(cli("jobs", "show", "sync-tokens", "-o", "json"))["pause"]["note"] == "5 runs in a row failed"
+
+
+def test_a_backfill_of_more_than_100_runs_needs_a_confirmation_in_a_terminal(
+    cli: Cli, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cancelled() -> int:
+        """Cancels what was started, so that the next one can start."""
+        found = [one for one, _ in scene.backends.documents.backfills.values() if one.job == "sync-tokens"]
+        for one in found:
+            cli("backfills", "cancel", one.id)
+        return len(found)
+
+    # Every 30 seconds: 51 minutes have 102 instants, or one more.
+    large = ("jobs", "backfill", "sync-tokens", "--from", "51m", "--only", "all")
+    small = ("jobs", "backfill", "sync-tokens", "--from", "40m", "--only", "all")
+    before = cancelled()
+    # Without a terminal, nothing is asked.
+    assert (cli(*large).exit_code, cancelled()) == (0, before + 1)
+    monkeypatch.setattr(output, "interactive", lambda: True)
+    declined = cli(*large, stdin="n\n")
+    assert (declined.exit_code, cancelled()) == (1, before + 1)
+    assert "runs to insert. Continue?" in declined.stderr
+    accepted = cli(*large, stdin="y\n")
+    assert (accepted.exit_code, "Continue?" in accepted.stderr, cancelled()) == (0, True, before + 2)
+    for n, words in enumerate([(*large, "--yes"), (*large, "-o", "json"), small, (*large, "--dry-run")], 3):
+        result = cli(*words, stdin="n\n")
+        assert (result.exit_code, "Continue?" in result.stderr) == (0, False), words
+        assert cancelled() == before + min(n, 5), "a dry run starts nothing"

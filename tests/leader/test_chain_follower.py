@@ -52,8 +52,8 @@ class Slow:
 
 
 def a_follower(backends: MemoryBackends, clock: FakeClock, chance: random.Random) -> ChainFollower:
-    ports = (Slow(port, chance) for port in (backends.chains, backends.jobs, backends.runs))
-    return ChainFollower(*ports, Leads(), clock, lambda: None)  # type: ignore[arg-type]
+    chains, jobs, runs = (Slow(port, chance) for port in (backends.chains, backends.jobs, backends.runs))
+    return ChainFollower(chains, jobs, runs, Leads(), clock, lambda: None)  # type: ignore[arg-type]
 
 
 async def apply(backends: MemoryBackends, clock: FakeClock, *jobs: tuple[str, tuple[str, ...]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import replace
 from datetime import timedelta
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cronflow.circuit_breaker import breaker_figures
+from cronflow.domain.backfill import BackfillScope
 from cronflow.domain.job import Retry
 from cronflow.domain.metrics import METRICS, MOST_SERVICES, RUNS_ENDED, TERM, Metric, MetricKind, MetricSource
 from cronflow.domain.run import AttemptResult, Outcome
@@ -126,6 +128,38 @@ async def test_the_remaining_node_counts_a_failover() -> None:
         assert [found["cronflow_leader_changes_total"] for found in staying] == [{(): 1}, {(): 1}]
         assert sorted(found["cronflow_term"][()] for found in staying) == [0, 2]
         assert max(found["cronflow_events_total"]["node_lost",] for found in staying) == 1
+
+
+async def test_the_leader_reports_maintenance_backfills_and_long_runs() -> None:
+    async with a_cluster("a", "b") as cluster:
+        await cluster.service.jobs.apply([a_job("job", schedule=Every("1m"))])
+        await cluster.elapse(601)
+        [leader] = [node.id.partition("#")[0] for node in cluster.leaders]
+        [follower] = {"a", "b"} - {leader}
+        names = ["maintenance", "backfills_running", "backfill_instants_left", "runs_long"]
+
+        def told(name: str) -> list[float | None]:
+            return [of(cluster, name).get(f"cronflow_{one}", {}).get(()) for one in names]
+
+        assert (told(leader), told(follower)) == ([0, 0, 0, 0], [None] * 4)
+        cluster.executor.release = asyncio.Event()
+        first = cluster.clock.now() - timedelta(minutes=5)
+        await cluster.service.backfills.request("job", first, cluster.clock.now(), BackfillScope.ALL)
+        await cluster.elapse(3)
+        # One after the other: the first one runs.
+        assert told(leader) == [0, 1, 4, 0]
+        await cluster.elapse(60)
+        assert told(leader) == [0, 1, 4, 1]
+        await cluster.service.cluster.begin_maintenance()
+        await cluster.elapse(3)
+        assert told(leader) == [1, 1, 4, 1]
+        await cluster.kill(cluster.leaders[0])
+        await cluster.elapse(60)
+        assert told(follower)[0] == 1
+        await cluster.service.cluster.end_maintenance()
+        cluster.executor.release.set()
+        await cluster.elapse(120)
+        assert told(follower) == [0, 0, 0, 0]
 
 
 async def test_spooled_results_are_reported_until_mongodb_has_them(tmp_path: Path) -> None:

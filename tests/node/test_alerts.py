@@ -20,6 +20,7 @@ from cronflow.domain.events import AlertGaveUp
 from cronflow.domain.job import Delivery, Misfire, MisfirePolicy, Overlap, Retry
 from cronflow.domain.run import AttemptResult, Outcome, RunState
 from cronflow.domain.schedule.kinds import Every
+from cronflow.node.event_log import EventLog
 from cronflow.node.role_loop import Outages, repeat
 from cronflow.testing.clock import FakeClock
 from tests.contracts.builders import a_job
@@ -393,6 +394,43 @@ async def test_jobs_and_runs_that_already_waited_when_the_alert_was_created_are_
         await cluster.elapse(60, step=1)
         assert sorted(body["job"] for body in receiver.got) == ["no-node", "waiting"]
         assert receiver.kinds == ["late", "late"]
+
+
+@pytest.mark.parametrize("failover", ["in maintenance", "after it", "never"])
+async def test_fires_that_maintenance_holds_are_late_only_if_they_do_not_start_afterwards(failover: str) -> None:
+    async with alerted("a", "b", on=(AlertKind.LATE,), late_after=timedelta(seconds=90)) as (cluster, receiver):
+        api = EventLog(cluster.backends.events, cluster.backends.feed, cluster.clock, "api")
+        cluster.service.audit.emit = api.emit
+        able = cluster.start("c", disk="ssd")
+        await cluster.elapse(1)
+        jobs = [
+            a_job("once", schedule=Every("1m")),
+            a_job("each", schedule=Every("1m"), misfire=Misfire(MisfirePolicy.CATCH_UP)),
+            a_job("skips", schedule=Every("1m"), misfire=Misfire(MisfirePolicy.SKIP)),
+            a_job("before", schedule=Every("10m"), require={"disk": "tape"}),
+            a_job("stuck", schedule=Every("10m"), require={"disk": "ssd"}),
+        ]
+        await cluster.service.jobs.apply(jobs)
+        # The fires of the tenth minute: one is late when maintenance begins.
+        await cluster.elapse(600 + 100, step=1)
+        assert [body["job"] for body in receiver.got] == ["before"]
+        await cluster.service.cluster.begin_maintenance(by="ada")
+        await api.flush()
+        await cluster.elapse(300, step=1)
+        if failover == "in maintenance":
+            await cluster.kill(next(node for node in cluster.leaders if node is not able))
+        await cluster.kill(able)
+        await cluster.elapse(400, step=1)
+        await cluster.service.cluster.end_maintenance(by="ada")
+        await api.flush()
+        await cluster.elapse(4, step=1)
+        if failover == "after it":
+            await cluster.kill(cluster.leaders[0])
+        await cluster.elapse(80, step=1)
+        assert [body["job"] for body in receiver.got] == ["before"]
+        await cluster.elapse(60, step=1)
+        # Its node is gone.
+        assert [body["job"] for body in receiver.got] == ["before", "stuck"]
 
 
 # ----------------------------------------------------------------------------------------------------------- no leader

@@ -167,10 +167,13 @@ async def list_jobs(
     )
     found, after = await service.search.jobs(wanted, after=name_key(cursor), limit=limit)
     next_cursor = None if after is None else cursor_of(after)
-    if brief:
-        summaries = [job_summary_schema(record, mask=not by.may_change(record.job)) for record in found]
-        return {"items": summaries, "next_cursor": next_cursor}
     breakers = await service.jobs.open_breakers(found)
+    if brief:
+        summaries = [
+            job_summary_schema(record, breakers.get(record.name), mask=not by.may_change(record.job))
+            for record in found
+        ]
+        return {"items": summaries, "next_cursor": next_cursor}
     items = [job_schema(record, breakers.get(record.name), mask=not by.may_change(record.job)) for record in found]
     return {"items": items, "next_cursor": next_cursor}
 

@@ -22,7 +22,18 @@ from cronflow.cli.errors import RUN_FAILED
 from cronflow.cli.main import new_group
 from cronflow.cli.selection import Everything, Labels, Selected, Selection, Yes, change_selected
 from cronflow.cli.terminal import times
-from cronflow.cli.terminal.output import Format, LineFormat, Output, note, show, show_list, warn, write_json
+from cronflow.cli.terminal.output import (
+    Format,
+    LineFormat,
+    Output,
+    confirm,
+    may_ask,
+    note,
+    show,
+    show_list,
+    warn,
+    write_json,
+)
 from cronflow.cli.views import jobs as views
 from cronflow.cli.views.lines import follow_run, wait_for_end
 from cronflow.cli.views.runs import end_of_run, run_page, went_well, without_late
@@ -39,6 +50,8 @@ if TYPE_CHECKING:
     from cronflow.schemas.runs import RunDetailSchema, RunSchema
 
 LATEST = 5
+MOST_UNASKED = 100
+"""In a terminal, a backfill of more runs than this needs a confirmation."""
 JOBS_ARE_NO_GARBAGE = 100_000
 """New objects between two searches for garbage."""
 
@@ -348,17 +361,27 @@ def backfill(
         str | None, typer.Option(metavar="10/m", help="Start at most so many runs per second, minute, hour or day.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be started.")] = False,
+    yes: Yes = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Run a job for instants that have passed, in order, and after everything that the schedule runs."""
+    """Run a job for instants that have passed, in order, and after everything that the schedule runs. In a terminal,
+    more than 100 runs need a confirmation.
+    """
     from cronflow.cli.views.backfills import backfill_page
 
     begin, end = times.instant_or_ago(first, "--from"), times.instant_or_ago(last, "--to")
     if rate is not None:
         check_rate(rate)
 
-    def act(cluster: Cluster) -> Awaitable[BackfillSchema]:
-        return cluster.jobs.backfill(name, begin, end, only=only.value, rate=rate, dry_run=dry_run)
+    asks = not dry_run and may_ask(output, yes=yes)
+
+    async def act(cluster: Cluster) -> BackfillSchema:
+        def send(*, dry_run: bool) -> Awaitable[BackfillSchema]:
+            return cluster.jobs.backfill(name, begin, end, only=only.value, rate=rate, dry_run=dry_run)
+
+        if asks and (count := (await send(dry_run=True))["total"]) > MOST_UNASKED:
+            confirm(count, "insert", yes=False)
+        return await send(dry_run=dry_run)
 
     found = connect.call(act) if dry_run else connect.change(act)
     show(output, found, [] if found["id"] is None else [found["id"]], lambda: backfill_page(found, times.now()))

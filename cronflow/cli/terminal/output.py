@@ -193,6 +193,11 @@ def interactive() -> bool:
     return sys.stdin.isatty()
 
 
+def may_ask(output: Format, *, yes: bool) -> bool:
+    """Whether to ask before a change that a script may make without being asked."""
+    return not yes and output is Format.TABLE and interactive()
+
+
 def confirm(count: int, what: str, *, yes: bool, kind: str = "run") -> None:
     """Print the count and ask. Raises InvalidInput without a terminal, `typer.Exit` if the answer is no."""
     summary = f"{plural(count, kind)} to {what}"

@@ -2,7 +2,7 @@
 import { jobs } from './jobs.svelte';
 import { store } from './store.svelte';
 import { roleFor, type Action } from './permissions';
-import type { Job, Json } from './types';
+import type { Job, JobSummary, Json } from './types';
 import { ui } from './ui.svelte';
 import { plural } from './format';
 
@@ -43,22 +43,71 @@ export async function runNow(job: string): Promise<string | null> {
   return run.id;
 }
 
+/** A body with an end, if there is one. */
+const holdBody = (note: string, until: string | null) => ({ note, ...(until === null ? {} : { until }) });
+
+/** A job and its pause. */
+type Held = Pick<JobSummary, 'name' | 'pause'>;
+
 // The list of jobs gets each job as the server returns it, also after an undo.
-const pauseEach = (names: string[]) => each(names, async (name) => jobs.put(await store.api.post('/jobs/{name}/pause', { params: { path: { name } } })));
+const pauseEach = (held: readonly { name: string; note: string; until: string | null }[]) =>
+  each(held, async ({ name, note, until }) => jobs.put(await store.api.post('/jobs/{name}/pause', { params: { path: { name } }, body: holdBody(note, until) })));
 const resumeEach = (names: string[]) => each(names, async (name) => jobs.put(await store.api.post('/jobs/{name}/resume', { params: { path: { name } } })));
 
 export async function pause(names: string[]): Promise<boolean> {
   const many = names.length > 1;
-  if (many && (await ui.confirm({ title: `Pause ${plural(names.length, 'job')}?`, body: 'Runs that come due while they are paused are skipped.', confirm: 'Pause' })) === null) return false;
-  if ((await ui.attempt(() => pauseEach(names))) === null) return false;
+  const answer = await ui.confirm({
+    title: many ? `Pause ${plural(names.length, 'job')}?` : `Pause ${names[0]}?`, confirm: 'Pause', hold: { open: 'Until somebody resumes it' },
+    body: 'Runs that come due during the pause are skipped. Running jobs continue.',
+  });
+  if (answer === null) return false;
+  const { note, until } = answer;
+  if ((await ui.attempt(() => pauseEach(names.map((name) => ({ name, note, until }))))) === null) return false;
   ui.toast(many ? `${plural(names.length, 'job')} paused` : `${names[0]} paused`, { undo: () => resumeEach(names) });
   return true;
 }
 
-export async function resume(names: string[]): Promise<boolean> {
+/** Undo pauses them again with the same notes, and with the same ends unless they have passed. */
+export async function resume(held: readonly Held[]): Promise<boolean> {
+  const names = held.map((job) => job.name);
   if ((await ui.attempt(() => resumeEach(names))) === null) return false;
-  ui.toast(names.length > 1 ? `${plural(names.length, 'job')} resumed` : `${names[0]} resumed`, { undo: () => pauseEach(names) });
+  const before = held.map(({ name, pause }) => ({ name, note: pause?.note ?? '', until: pause?.until ?? null }));
+  ui.toast(names.length > 1 ? `${plural(names.length, 'job')} resumed` : `${names[0]} resumed`, {
+    undo: () => pauseEach(before.map((one) => (one.until !== null && Date.parse(one.until) <= store.time() ? { ...one, until: null } : one))),
+  });
   return true;
+}
+
+export async function closeBreaker(name: string): Promise<boolean> {
+  const job = await ui.attempt(() => store.api.post('/jobs/{name}/close-breaker', { params: { path: { name } } }));
+  if (job === null) return false;
+  jobs.put(job);
+  ui.toast(`Circuit breaker of ${name} closed: failed runs are retried again`);
+  return true;
+}
+
+export async function cancelBackfill(id: string): Promise<boolean> {
+  const answer = await ui.confirm({ title: `Cancel backfill ${id}?`, body: 'No more of its runs start, and its open runs are cancelled.', confirm: 'Cancel backfill', danger: true, reason: true });
+  if (answer === null) return false;
+  const done = await ui.attempt(() => store.api.post('/backfills/{id}/cancel', { params: { path: { id } }, body: { reason: answer.reason } }));
+  if (done !== null) ui.toast(`Backfill ${id} cancelled`);
+  return done !== null;
+}
+
+export async function beginMaintenance(): Promise<void> {
+  const answer = await ui.confirm({
+    title: 'Start maintenance?', confirm: 'Start maintenance', danger: true, hold: { open: 'Until somebody ends it' },
+    body: 'Nothing new starts in the whole cluster. Running jobs finish. Afterwards, the misfire policy of each job decides about the runs that were due.',
+  });
+  if (answer === null) return;
+  const done = await ui.attempt(() => store.api.put('/cluster/maintenance', { body: { on: true, ...holdBody(answer.note, answer.until) } }));
+  if (done !== null) ui.toast('Maintenance started: nothing new starts', { tone: 'info' });
+}
+
+export async function endMaintenance(): Promise<void> {
+  const answer = await ui.confirm({ title: 'End maintenance?', body: 'Waiting runs start, and the misfire policy of each job decides about the runs that were due.', confirm: 'End maintenance' });
+  if (answer === null) return;
+  if ((await ui.attempt(() => store.api.put('/cluster/maintenance', { body: { on: false } }))) !== null) ui.toast('Maintenance ended');
 }
 
 /** Changes a job's cron expression; undo restores the old one. */

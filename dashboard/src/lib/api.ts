@@ -36,7 +36,7 @@ const OLD_STORAGE_KEY = 'cronflow.refresh';
 const FROM_PAGE = { header: { 'X-CronFlow-Page': '1' } };
 
 type Paths = { [P in keyof paths as P extends `${typeof BASE}${infer Rest}` ? Rest : never]: paths[P] };
-type Method = 'get' | 'post' | 'patch';
+type Method = 'get' | 'post' | 'put' | 'patch';
 type Options<P extends keyof Paths, M extends Method> = RequestOptions<Paths[P][M]>;
 type RequiredKeys<T> = { [K in keyof T]-?: {} extends Pick<T, K> ? never : K }[keyof T];
 /** What the operation answers when it succeeds. */
@@ -68,6 +68,7 @@ export class Api {
 
   readonly get: Call<'get'> = (path, ...options) => this.call('get', path, options);
   readonly post: Call<'post'> = (path, ...options) => this.call('post', path, options);
+  readonly put: Call<'put'> = (path, ...options) => this.call('put', path, options);
   readonly patch: Call<'patch'> = (path, ...options) => this.call('patch', path, options);
 
   /** Whether Redis and MongoDB answer; needs no login. */

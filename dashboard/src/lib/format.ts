@@ -152,6 +152,11 @@ export function bytes(value: number): string {
   return `${unit === 0 ? size : size.toFixed(1)} ${units[unit]}`;
 }
 
+/** A number of CPUs: 0, 0.5, 4, 1.25. */
+export function cpus(value: number): string {
+  return String(Math.round(value * 100) / 100);
+}
+
 export function plural(n: number, one: string, many = `${one}s`): string {
   return `${count(n)} ${n === 1 ? one : many}`;
 }

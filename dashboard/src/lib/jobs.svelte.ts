@@ -1,10 +1,13 @@
 // All jobs, loaded once and shared by the list, the palette and the filters. Newer data about a job replaces older data.
 import { Pages } from './resource.svelte';
 import { store } from './store.svelte';
-import type { JobSummary, Recent } from './types';
+import type { ClusterEvent, JobSummary, Recent } from './types';
 
 const MOST = 20_000;
 const SOON_MS = 4000;
+/** Events after which a job has another pause or circuit breaker. */
+const CHANGES = new Set(['job_paused', 'job_paused_after_failures', 'job_resumed', 'job_breaker_opened', 'job_breaker_closed']);
+const MOST_FOLLOWED = 20;
 
 class Jobs {
   private readonly pages = new Pages<JobSummary>((cursor) => store.api.get('/jobs', { params: { query: { brief: true, cursor, limit: 500 } } }));
@@ -32,6 +35,16 @@ class Jobs {
   /** Replaces a job with the one that the server returned. */
   put(job: JobSummary): void {
     this.pages.replace(this.pages.rows.map((known) => (known.name === job.name ? job : known)));
+  }
+
+  /** Loads jobs again that events report as changed. `seen` is the newest event that was followed before. */
+  async follow(events: readonly ClusterEvent[], seen: string): Promise<void> {
+    const changed = new Set(events.filter((event) => event.id > seen && CHANGES.has(event.kind)).map((event) => String(event.fields.job)));
+    const known = this.pages.rows.filter((job) => changed.has(job.name)).slice(0, MOST_FOLLOWED);
+    for (const { name } of known) {
+      const job = await store.api.get('/jobs/{name}', { params: { path: { name } } }).catch(() => null);
+      if (job !== null) this.put(job);
+    }
   }
 
   /** Updates jobs from other responses: states and imminent fires now, other next fires with `flushNextFires`. */

@@ -12,6 +12,9 @@ export const ACTIONS = {
   retry: ['POST /runs/{id}/retry'],
   ack: ['POST /runs/{id}/ack'],
   drain: ['POST /nodes/{name}/drain', 'POST /nodes/{name}/undrain'],
+  maintenance: ['PUT /cluster/maintenance'],
+  backfill: ['POST /jobs/{name}/backfill', 'POST /backfills/{id}/cancel'],
+  closeBreaker: ['POST /jobs/{name}/close-breaker'],
   stepdown: ['POST /cluster/stepdown'],
   chaos: [
     'GET /chaos/nodes', 'POST /chaos/leader/kill', 'POST /chaos/nodes/{name}/pause', 'POST /chaos/nodes/{name}/resume',

@@ -1,6 +1,6 @@
 // The messages of the websocket, named as in `cronflow/live`: a bounded snapshot, then a tick every second. A patch has
 // absolute values, so a dropped tick does no harm. Dropped log lines are always marked.
-import type { ClusterEvent, Instant, LogLine, NodeState } from './types';
+import type { ClusterEvent, Instant, LogLine, Maintenance, NodeState } from './types';
 
 export type { ClusterEvent };
 
@@ -53,6 +53,8 @@ export interface Values {
   next: { job: string; at: Instant | null }[];
   breakers: { service: string; nodes: string[] }[];
   servers: { redis: Server; mongodb: Server };
+  /** Null until it was read; an API of 0.9 does not send it. */
+  maintenance?: Maintenance | null;
 }
 
 type Column = (number | null)[];

@@ -18,11 +18,15 @@ export interface Question {
   reason: boolean;
   /** A text to edit, for example arguments as JSON. */
   edit: { label: string; value: string } | null;
+  /** Asks for a note and an end, both optional; the text is the choice without an end. */
+  hold: { open: string } | null;
 }
 
 export interface Answer {
   reason: string;
   edited: string;
+  note: string;
+  until: string | null;
 }
 
 class Ui {
@@ -48,7 +52,7 @@ class Ui {
 
   confirm(question: Partial<Question> & Pick<Question, 'title' | 'confirm'>): Promise<Answer | null> {
     this.answer?.(null);
-    this.question = { body: '', danger: false, reason: false, edit: null, ...question };
+    this.question = { body: '', danger: false, reason: false, edit: null, hold: null, ...question };
     return new Promise((resolve) => {
       this.answer = resolve;
     });

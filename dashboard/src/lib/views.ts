@@ -23,6 +23,7 @@ export const VIEWS: View[] = [
   { name: 'logs', title: 'Logs', path: /^\/logs$/, href: '/logs', icon: 'logs', key: 'l', load: () => import('../views/Logs.svelte') },
   { name: 'dead', title: 'Dead letters', path: /^\/dead-letters$/, href: '/dead-letters', icon: 'dead', key: 'd', load: () => import('../views/DeadLetters.svelte') },
   { name: 'nodes', title: 'Nodes', path: /^\/nodes$/, href: '/nodes', icon: 'nodes', key: 'n', load: () => import('../views/Nodes.svelte') },
+  { name: 'limits', title: 'Limits', path: /^\/limits$/, href: '/limits', icon: 'limits', key: 'm', load: () => import('../views/Limits.svelte') },
   { name: 'load', title: 'Schedule load', path: /^\/load$/, href: '/load', icon: 'load', key: 'h', load: () => import('../views/Load.svelte') },
   { name: 'cron', title: 'Cron builder', path: /^\/cron$/, href: '/cron', icon: 'cron', key: 'c', load: () => import('../views/Cron.svelte') },
   { name: 'chaos', title: 'Chaos', path: /^\/chaos$/, href: '/chaos', icon: 'bolt', key: 'x', load: () => import('../views/Chaos.svelte') },

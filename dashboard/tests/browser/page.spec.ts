@@ -3,7 +3,7 @@ import { axe } from './axe';
 import { Stage } from './server';
 import { LARGE, SHELL, SMALL, type Scale } from './world';
 
-const VIEWS = ['/', '/?span=24h', '/jobs', '/jobs/rebuild-search-index', '/jobs/rebuild-search-index?tab=why', '/jobs/nightly-report?tab=next', '/runs', '/timeline', '/timeline?as=table', '/logs', '/dead-letters', '/nodes', '/cron', '/load?job=nightly-report', '/jobs/nightly-report?tab=weeks', '/chaos', '/?tv=1', 'RUN'];
+const VIEWS = ['/', '/?span=24h', '/jobs', '/jobs/rebuild-search-index', '/jobs/rebuild-search-index?tab=why', '/jobs/nightly-report?tab=next', '/runs', '/timeline', '/timeline?as=table', '/logs', '/dead-letters', '/nodes', '/limits', '/jobs/rebuild-search-index?tab=backfills', '/jobs/fraud-scores?tab=definition', '/cron', '/load?job=nightly-report', '/jobs/nightly-report?tab=weeks', '/chaos', '/?tv=1', 'RUN'];
 const EXPECTED_ERRORS = /status of (401|503)/; // logged by the browser for responses that tests provoke
 
 const SIZES = [[1440, 900], [1024, 768], [360, 740]] as const;
@@ -59,6 +59,102 @@ for (const views of [VIEWS.slice(0, 8), VIEWS.slice(8)]) {
     expect(found).toEqual([]);
   });
 }
+
+test('maintenance is started with a note and an end, shown on every page, and ended', async ({ stage, user }) => {
+  await user.goto(`${stage.url}/nodes`);
+  await live(user);
+  await expect(user.getByRole('listitem').filter({ hasText: 'eu-west-2' })).toContainText('9 of 8');
+  await user.getByRole('button', { name: 'Start maintenance' }).click();
+  const dialog = user.getByRole('dialog');
+  await expect(dialog.getByLabel('Note')).toBeFocused();
+  await user.keyboard.type('database upgrade');
+  await dialog.getByRole('combobox', { name: 'End' }).selectOption('at');
+  await expect(dialog.getByRole('button', { name: 'Start maintenance' })).toBeDisabled();
+  await dialog.getByLabel('Ends at').fill('2020-01-01T00:00');
+  await expect(dialog.getByRole('alert')).toHaveText('This time has passed');
+  await dialog.getByRole('combobox', { name: 'End' }).selectOption('4h');
+  expect(await axe(user, 'dialog', { switches: false })).toEqual([]);
+  await dialog.getByRole('button', { name: 'Start maintenance' }).click();
+  const banner = user.getByRole('status').filter({ hasText: 'Nothing new starts; running jobs finish.' });
+  await expect(banner).toContainText(/Maintenance since .* by ada, until .*left\): database upgrade\./);
+  await expect(user.getByRole('button', { name: 'Start maintenance' })).toHaveCount(0);
+  for (const view of ['Limits', 'Jobs']) {
+    await user.getByRole('navigation').getByRole('link', { name: view }).click();
+    await expect(banner).toBeVisible();
+  }
+  // A viewer sees it without the button.
+  stage.world.role = 'viewer';
+  await user.goto(`${stage.url}/?tv=1`);
+  await expect(user.getByRole('heading', { name: 'Maintenance' })).toBeVisible();
+  await user.goto(stage.url);
+  await expect(banner).toBeVisible();
+  await expect(banner.getByRole('button')).toHaveCount(0);
+  stage.world.role = 'admin';
+  await user.reload();
+  await banner.getByRole('button', { name: 'End maintenance' }).click();
+  await dialog.getByRole('button', { name: 'End maintenance' }).click();
+  await expect(banner).toHaveCount(0);
+});
+
+test('limits, pauses, open breakers and backfills are shown and changed', async ({ stage, user }) => {
+  await user.goto(`${stage.url}/limits`);
+  await live(user);
+  const warehouse = user.getByRole('listitem', { name: 'Limit warehouse' });
+  await expect(warehouse).toContainText('8 of 8 may execute at the same time');
+  await expect(warehouse.getByRole('meter')).toHaveAttribute('aria-valuenow', '8');
+  await expect(warehouse).toContainText('and 18 more');
+  await expect(warehouse.locator('a[href^="/runs/"]')).toHaveCount(5);
+  await warehouse.locator('a[href^="/jobs/recompute-prices?tab=why&at="]').first().click();
+  await expect(user.getByRole('region', { name: 'Why' })).toBeVisible();
+
+  await user.goto(`${stage.url}/jobs?state=paused`);
+  const row = user.getByRole('row').filter({ hasText: 'mail-digest' });
+  await expect(row).toContainText(/the mail provider is down, see the incident channel, by ada, until /);
+  await expect(row).toContainText(/resumes 1:\d\d:\d\d/);
+  await user.goto(`${stage.url}/jobs?q=fraud`);
+  await expect(user.getByRole('row').filter({ hasText: 'fraud-scores' })).toContainText('12/20 failed');
+  await user.getByRole('link', { name: 'fraud-scores' }).click();
+  const breaker = user.getByRole('group', { name: 'Circuit breaker' });
+  await expect(breaker).toContainText('12 of 20 attempts failed');
+  await breaker.getByRole('button', { name: 'Close breaker' }).click();
+  await expect(breaker).toHaveCount(0);
+
+  const pause = user.locator('.notice', { hasText: 'Paused' });
+  await user.getByRole('button', { name: 'Pause', exact: true }).click();
+  await user.getByRole('dialog').getByLabel('Note').fill('target is down');
+  await user.keyboard.press('Enter');
+  await expect(pause).toContainText(/since .* by ada: target is down/);
+
+  await user.goto(`${stage.url}/jobs/rebuild-search-index?tab=backfills`);
+  const backfills = user.getByRole('region', { name: 'Backfills' });
+  await expect(backfills).toContainText('108 succeeded');
+  await expect(backfills).toContainText(/173 to come of 288 runs.*Ends in about/s);
+  await expect(backfills.getByRole('progressbar')).toHaveAttribute('aria-valuenow', '112');
+  await expect(backfills.getByRole('button', { name: 'Backfill', exact: true })).toBeDisabled();
+  await backfills.getByRole('button', { name: 'Cancel backfill' }).click();
+  await user.getByLabel('Reason').fill('wrong range');
+  await user.getByRole('dialog').getByRole('button', { name: 'Cancel backfill' }).click();
+  await expect(backfills).toContainText('by ada: wrong range');
+  await backfills.getByRole('button', { name: 'Backfill', exact: true }).click();
+  const dialog = user.getByRole('dialog');
+  await dialog.getByLabel('At most').fill('10/m');
+  await dialog.getByRole('button', { name: 'Show what would run' }).click();
+  await expect(dialog.getByRole('status')).toContainText('144 runs');
+  await expect(dialog.getByRole('status')).toContainText('takes at least 14 m 24 s');
+  expect(await axe(user, 'backfill dialog', { switches: false })).toEqual([]);
+  // Another range has another number.
+  await dialog.getByLabel('Instants').selectOption('all');
+  await expect(dialog.getByRole('status')).toHaveText('');
+  await user.keyboard.press('Enter');
+  await dialog.getByRole('button', { name: 'Show what would run' }).click();
+  await dialog.getByRole('button', { name: 'Start 144 runs' }).click();
+  await expect(backfills).toContainText('rebuild-search-index~b9');
+
+  // The one that waits longest.
+  const [waiting] = stage.world.recent(300).filter((run) => run.state === 'retrying').sort((a, b) => (a.check_at! < b.check_at! ? 1 : -1));
+  await user.goto(`${stage.url}/runs/${encodeURIComponent(waiting!.id)}`);
+  await expect(user.getByRole('region', { name: 'Why it waits' })).toContainText('Attempt 2 waits: limit warehouse is full');
+});
 
 test('a failover shows a banner, the new leader and its duration', async ({ stage, user }) => {
   await user.goto(stage.url);

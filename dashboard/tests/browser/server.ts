@@ -179,7 +179,7 @@ export class Stage {
     if (path === '/jobs') return page(world.jobs().map(jobSummary));
     if (path === '/schedules/preview') return preview(body as { schedule: { cron?: string; every?: string; at?: string; tz?: string }; count?: number });
     if (path === '/schedules/herd') return [200, world.scheduleLoad(query)];
-    let match = /^\/jobs\/([^/]+)(?:\/(\w+))?$/.exec(path);
+    let match = /^\/jobs\/([^/]+)(?:\/([\w-]+))?$/.exec(path);
     if (match !== null) {
       const job = world.named(match[1] ?? '');
       if (job === null) return notFound;
@@ -192,7 +192,11 @@ export class Stage {
           return [202, { id: world.run(0).id }];
         case 'pause':
         case 'resume':
-          return [200, world.setPaused(job.name, match[2] === 'pause')];
+          return [200, world.setPaused(job.name, match[2] === 'pause' ? (body as { note?: string; until?: string }) : null)];
+        case 'close-breaker':
+          return [200, world.closeBreaker(job.name)];
+        case 'backfill':
+          return [body.dry_run === true ? 200 : 202, world.backfill(job.name, body as { rate: string | null; dry_run: boolean })];
         case 'next':
           return [200, { job: job.name, state: job.state, fires: job.next_fire === null ? [] : Array.from({ length: 10 }, (_, i) => new Date(Date.parse(job.next_fire ?? '') + i * 900e3).toISOString()) }];
         case 'history':
@@ -240,7 +244,7 @@ export class Stage {
         case undefined:
           return [200, { ...run, ...(run.result_size !== null && query.get('whole') === 'true' ? { result: { rows: 'all of them' } } : {}), late: run.state === 'lost' ? [{ at: run.ended_at, node: run.node, fence: run.fence - 1, outcome: 'ok', result: null, error: null }] : [] }];
         case 'why':
-          return [200, why(world, run.job)];
+          return [200, why(world, run.job, run.waiting)];
         case 'logs':
           return [200, { items: world.lines(run, 320), next_cursor: null }];
         case 'retry':
@@ -257,6 +261,12 @@ export class Stage {
       const kinds = query.getAll('kind');
       return [200, { items: world.pastEvents().filter((event) => kinds.length === 0 || kinds.includes(event.kind)), next_cursor: null }];
     }
+    if (path === '/limits') return page(world.limits());
+    if (path === '/backfills') return page(world.backfills(query.get('job') ?? ''));
+    match = /^\/backfills\/([^/]+)\/cancel$/.exec(path);
+    if (match !== null) return [200, world.cancelBackfill(match[1] ?? '', String(body.reason))];
+    if (path === '/nodes') return [200, { items: world.nodeDetails(), next_cursor: null }];
+    if (path === '/cluster/maintenance') return [200, (world.maintenance = world.held(body as { on: boolean; note?: string; until?: string }))];
     if (path === '/cluster/settings') return [200, { chaos: true }];
     if (path === '/chaos/nodes') return [200, { items: world.nodes(0).map(({ name }, i) => ({ name, paused: i === 2 })), next_cursor: null }];
     if (method === 'POST' && (path.startsWith('/nodes/') || path.startsWith('/cluster/'))) return [200, {}];
@@ -279,8 +289,8 @@ function runSummary({ id, job, fire_at, state, attempt, max_attempts, fence, nod
   };
 }
 
-function jobSummary({ name, description, schedule, labels, state, words, next_fire, pause, takes_args }: Job): JobSummary {
-  return { name, description, schedule, labels, state, words, next_fire, pause, takes_args };
+function jobSummary({ name, description, schedule, labels, state, words, next_fire, pause, open_breaker, takes_args }: Job): JobSummary {
+  return { name, description, schedule, labels, state, words, next_fire, pause, open_breaker, takes_args };
 }
 
 function preview(body: { schedule: { cron?: string; every?: string; at?: string; tz?: string }; count?: number }): [number, unknown] {
@@ -292,7 +302,7 @@ function preview(body: { schedule: { cron?: string; every?: string; at?: string;
   return [200, { expression: cron ?? null, tz: tz ?? 'UTC', words, fires: Array.from({ length: body.count ?? 10 }, (_, i) => new Date(start + i * 86_400e3).toISOString()), notes }];
 }
 
-function why(world: World, job: string) {
+function why(world: World, job: string, waiting: string | null = null) {
   const run = world.run(900);
   return {
     job, at: run.fire_at, run: run.id,
@@ -304,8 +314,11 @@ function why(world: World, job: string) {
       { step: 'dispatched', at: run.dispatched_at, term: 41, fence: run.fence, node: run.node, again: 0, taken: true, check_at: null },
       { step: 'started', at: run.fire_at, lateness_ms: 104 },
       { step: 'tried', attempt: { n: 1, node: run.node, fence: run.fence, started_at: run.fire_at, ended_at: run.fire_at, duration_ms: 2210, outcome: 'error', error: "KeyError: 'customer_id'" } },
-      { step: 'tries_again', at: run.fire_at, attempt: 2, waiting: null },
-      { step: 'ended', state: 'failed', at: run.ended_at, outcome: 'error', reason: null, error: "KeyError: 'customer_id'", dead: true, resolution: null },
+      ...(waiting === null ? [{ step: 'tries_again', at: run.fire_at, attempt: 2, waiting: null }] : [
+        { step: 'no_retries', since: run.fire_at, failed: 12, attempts: 20, probe_at: run.fire_at },
+        { step: 'tries_again', at: run.fire_at, attempt: 2, waiting: { fire: run.fire_at, since: run.fire_at, reason: waiting, blocked_by: world.run(3).id, nodes: [{ node: 'eu-west-1#9f31c2', reason: 'no free slot' }], more: 0 } },
+      ]),
+      ...(waiting === null ? [{ step: 'ended', state: 'failed', at: run.ended_at, outcome: 'error', reason: null, error: "KeyError: 'customer_id'", dead: true, resolution: null }] : []),
     ],
   };
 }

@@ -1,7 +1,7 @@
 // A simulated cluster for the tests: twelve nodes, forty jobs, any number of runs. It is deterministic: the same second
 // always has the same state.
 import type { ClusterEvent, Node, SentSeries, SnapMessage, TickMessage, Values } from '../../src/lib/stream';
-import type { Attempt, Days, Job, LogLine, Run, RunState, Schedule, ScheduleLoad, Series as SeriesOf, Span } from '../../src/lib/types';
+import type { Attempt, Backfill, Days, Limit, Maintenance, NodeDetail, Pause, Job, LogLine, Run, RunState, Schedule, ScheduleLoad, Series as SeriesOf, Span } from '../../src/lib/types';
 
 const NODES = [
   'eu-west-1', 'eu-west-2', 'eu-west-3', 'eu-central-1', 'eu-central-2', 'us-east-1', 'us-east-2', 'us-east-3',
@@ -74,6 +74,8 @@ export const DESCRIPTIONS: Record<string, string> = {
   '0 7 * * *': 'at 07:00 every day',
 };
 
+const OFF: Maintenance = { on: false, since: null, by: null, note: null, until: null };
+
 export class World {
   term = 41;
   leader: string | null = 'eu-central-1';
@@ -87,12 +89,19 @@ export class World {
   /** No run starts, waits or ends. */
   idle = false;
   private events: ClusterEvent[] = [];
-  private readonly paused = new Set(['mail-digest', 'growth-task-08']);
+  maintenance: Maintenance = OFF;
+  private readonly paused = new Map<string, Pause>();
+  private readonly closed = new Set<string>();
+  private readonly requested: Backfill[] = [];
   private readonly moved = new Map<string, string>();
   private readonly resolved = new Set<string>();
 
   constructor(readonly scale: Scale = SMALL, readonly now: () => number = Date.now) {
     this.electedAt = now() - 3 * 3600e3;
+    this.paused.set('growth-task-08', { at: iso(now() - 26 * 3600e3), by: 'ada', note: null, until: null });
+    this.paused.set('mail-digest', { at: iso(now() - 5400e3), by: 'ada', note: 'the mail provider is down, see the incident channel', until: iso(now() + 4800e3) });
+    this.requested.push(this.aBackfill('nightly-report~b2', 'done', 14), this.aBackfill('nightly-report~b1', 'cancelled', 30));
+    this.requested.unshift(this.aBackfill('rebuild-search-index~b3', 'running', 288));
     this.event('node_joined', 'info', 'batch-gpu-large-memory-frankfurt-07 joined with 32 slots', 400e3);
     this.event('breaker_opened', 'error', 'the circuit breaker of api.partner.example opened after 5 failures', 210e3);
     this.event('job_changed', 'info', 'recompute-prices was changed', 150e3, { job: 'recompute-prices' });
@@ -141,6 +150,7 @@ export class World {
       latency: { lateness_ms: { p50: 14 + 6 * noise(second), p95: 60 + 40 * noise(second * 3), p99 }, duration_ms: { p50: 420 + 60 * noise(second), p95: 2900 + 500 * noise(second * 2), p99: 8200 + 1500 * noise(second * 4) } },
       servers: { redis: { ms: 0.6 + 0.3 * noise(second) }, mongodb: this.mongo === null ? { ms: 2.1 + noise(second * 9) } : { error: this.mongo } },
       jobs: this.empty ? { total: 0, active: 0, paused: 0, idle: 0 } : { total: NAMES.length, active: 36, paused: 2, idle: 2 }, dead_letters: this.dead().length,
+      maintenance: this.maintenance,
       breakers: this.empty ? [] : [{ service: 'api.partner.example', nodes: ['us-east-1'] }],
       next: this.empty ? [] : NAMES.slice(0, 10).filter(([, schedule]) => schedule !== null).map(([job], i) => ({ job, at: iso((second + ([2, 3, 9, 14, 31, 44, 59, 140, 610, 2400][i % 10] as number)) * 1000) })),
     };
@@ -252,7 +262,7 @@ export class World {
       result_size: state === 'succeeded' && slot % 3 === 1 ? 48_210 : null, result: state === 'succeeded' && slot % 3 === 0 ? { rows: slot % 4096, region: 'eu', files: ['report.pdf', 'report.csv'] } : null,
       error: state === 'failed' || state === 'lost' ? error : null, args: { region: 'eu' }, attempts, covers: null,
       placement: { node: `${node}#9f31c2`, rank: 0.412, others: NODES.filter((one) => one !== node).slice(0, 6).map((one, n) => (n === 4 ? { node: one, reason: 'node is draining' } : { node: one, rank: 0.5 + n * 0.07 })), more: 5 },
-      waiting: null, blocked_by: null, replay_of: null, backfill: null, dead: (state === 'failed' || state === 'lost') && !resolved,
+      waiting: state === 'retrying' ? 'limit warehouse is full (8 of 8), held by recompute-prices' : null, blocked_by: null, replay_of: null, backfill: null, dead: (state === 'failed' || state === 'lost') && !resolved,
       resolution: resolved ? { how: 'acknowledged', at: iso(this.now()), by: 'ada', note: 'known', run: null } : null,
     };
   }
@@ -298,7 +308,8 @@ export class World {
     const [name, defined, description] = NAMES[i] as (typeof NAMES)[number];
     const moved = this.moved.get(name);
     const schedule = moved === undefined ? defined : { ...defined, cron: moved };
-    const paused = this.paused.has(name);
+    const pause = this.paused.get(name) ?? null;
+    const paused = pause !== null;
     const disabled = name === 'data-task-14';
     return {
       name, description, schedule: schedule === null ? null : { start: null, end: null, ...schedule }, run: name === SHELL ? { shell: 'pg_dump main | ship', cwd: null, env: {}, run_as: null, limits: { cpu: null, memory: null, file_size: null, files: null, processes: null } } : { python: `${name.split(/[-.]/)[0]}.jobs:${name.replaceAll(/[-.]/g, '_')}`, args: { region: 'eu' }, process: false },
@@ -306,7 +317,7 @@ export class World {
       misfire: { policy: 'fire_once', late_after: '1m', grace: '1h', max_catch_up: 100 }, delivery: 'at_least_once', start_guard: 'redis', priority: 5, require: {}, concurrency: [], rate: null, breaker: null, pause_after: null, success_exit_codes: [0],
       prefer: {}, spread: false, apart_from: [], resources: { cpu: 0, memory: null },
       labels: { team: ['billing', 'search', 'growth', 'data', 'platform'][i % 5] as string, tier: i % 3 === 0 ? 'gold' : 'silver' }, enabled: !disabled,
-      words: schedule === null ? null : (DESCRIPTIONS[schedule.cron ?? ''] ?? `every ${schedule.every ?? 'hour'}`), pending_run: null, pause: paused ? { at: '2026-11-20T08:00:00Z', by: 'ada', note: 'target is down', until: null } : null, open_breaker: null, state: disabled ? 'disabled' : paused ? 'paused' : schedule === null ? 'by_hand' : 'active', paused,
+      words: schedule === null ? null : (DESCRIPTIONS[schedule.cron ?? ''] ?? `every ${schedule.every ?? 'hour'}`), pending_run: null, pause, open_breaker: name === 'fraud-scores' && !this.closed.has(name) ? { opened_at: iso(this.now() - 240e3), probe_at: iso(this.now() + 360e3), failed: 12, attempts: 20 } : null, state: disabled ? 'disabled' : paused ? 'paused' : schedule === null ? 'by_hand' : 'active', paused,
       next_fire: schedule === null || disabled ? null : iso(Math.ceil(this.now() / 1000) * 1000 + [4, 11, 29, 58, 240, 900, 3400, 17_000, 60_000, 190_000][i % 10]! * 1000),
       takes_args: name !== SHELL, due_at: null, version: 1 + (i % 4), revision: 900 + i, term: this.term, created_at: '2026-09-01T08:00:00Z', updated_at: '2026-11-20T16:20:00Z',
     };
@@ -340,12 +351,71 @@ export class World {
     };
   }
 
-  setPaused(name: string, paused: boolean): Job | null {
-    const i = NAMES.findIndex(([known]) => known === name);
-    if (i < 0) return null;
-    if (paused) this.paused.add(name);
-    else this.paused.delete(name);
-    return this.job(i);
+  /** Null resumes it. */
+  setPaused(name: string, asked: { note?: string; until?: string } | null): Job | null {
+    if (asked === null) this.paused.delete(name);
+    else this.paused.set(name, { at: iso(this.now()), by: 'ada', note: asked.note || null, until: asked.until ?? null });
+    return this.named(name);
+  }
+
+  closeBreaker(name: string): Job | null {
+    this.closed.add(name);
+    return this.named(name);
+  }
+
+  held({ on, note, until }: { on: boolean; note?: string; until?: string }): Maintenance {
+    return on ? { on, since: iso(this.now()), by: 'ada', note: note || null, until: until ?? null } : OFF;
+  }
+
+  // ------------------------------------------------------------------------------------------ backfills, limits, nodes
+
+  private aBackfill(id: string, state: Backfill['state'], total: number): Backfill {
+    const started = state === 'running' ? Math.round(total * 0.4) : state === 'done' ? total : 11;
+    const open = state === 'running' ? 3 : 0;
+    const [failed, at] = [state === 'done' ? 0 : 4, this.now() - (state === 'running' ? 0.5 : 50) * 3600e3];
+    return {
+      id, job: id.split('~')[0]!, state, only: 'missing', first: iso(at - 72 * 3600e3), last: iso(at), rate: state === 'running' ? '4/m' : null, total,
+      first_instant: iso(at - 71 * 3600e3), last_instant: iso(at - 900e3), least_ms: state === 'running' ? (total - 1) * 15e3 : null, started, open,
+      runs: { succeeded: started - open - failed, failed, ...(open > 0 ? { running: open } : {}) }, waiting: null, by: 'ada', created_at: iso(at),
+      ended_at: state === 'running' ? null : iso(at + 3600e3), cancelled_by: state === 'cancelled' ? 'ada' : null, reason: state === 'cancelled' ? 'wrong range' : null,
+    };
+  }
+
+  backfills(job: string): Backfill[] {
+    return this.empty ? [] : this.requested.filter((one) => one.job === job);
+  }
+
+  backfill(job: string, { rate, dry_run }: { rate: string | null; dry_run: boolean }): Backfill {
+    const planned = { ...this.aBackfill(`${job}~b9`, 'running', 144), rate, least_ms: rate === null ? null : 864e3, started: 0, open: 0, runs: {}, created_at: iso(this.now()) };
+    if (dry_run) return { ...planned, id: null, state: 'planned' };
+    this.requested.unshift(planned);
+    return planned;
+  }
+
+  cancelBackfill(id: string, reason: string): Backfill {
+    const i = this.requested.findIndex((one) => one.id === id);
+    return (this.requested[i] = { ...this.requested[i]!, state: 'cancelled', ended_at: iso(this.now()), cancelled_by: 'ada', reason });
+  }
+
+  limits(): Limit[] {
+    if (this.empty) return [];
+    const kept = { updated_at: '2026-11-20T08:00:00Z', updated_by: 'ada' };
+    const permits = (n: number, from: number) => this.recent(from + n).slice(from).map((run, i) => ({ run: run.id, fence: run.fence, node: run.node ?? 'eu-west-1#9f31c2', since: iso(this.now() - (n - i) * 9e3) }));
+    const waiting = (n: number) => Array.from({ length: n }, (_, i) => ({ run: `recompute-prices@2026112${1 + (i % 8)}T0${i % 10}0500Z`, since: iso(this.now() - (n - i) * 31e3) }));
+    return [
+      { name: 'geocoder', limit: 2, rate: '10/s', burst: 5, description: 'The free plan', permits: permits(1, 4), waiting: [], ...kept },
+      { name: 'mail-api', limit: null, rate: '100/m', burst: 1, description: '', permits: permits(3, 10), waiting: waiting(2), ...kept },
+      { name: 'maintenance-window-of-the-legacy-warehouse-in-frankfurt', limit: 1, rate: null, burst: 1, description: 'One run at a time, because the old loader locks whole tables', permits: [], waiting: [], ...kept },
+      { name: 'warehouse', limit: 8, rate: null, burst: 1, description: 'Connections of the warehouse', permits: permits(8, 20), waiting: waiting(23), ...kept },
+    ];
+  }
+
+  nodeDetails(): NodeDetail[] {
+    return this.nodes(Math.floor(this.now() / 1000)).map((node, i) => ({
+      ...node, roles: ['worker'], held: node.in_flight, heartbeat_age_s: node.age_s, labels: {}, version: '0.10.0', host: node.name, pid: 40 + i, started_at: null,
+      breakers: {}, spool: { outcomes: 0, bytes: 0, since: null }, zones: '2026b', drained: false,
+      capacity: i === 3 ? null : { cpu: 8, memory: 32 * 2 ** 30 }, reserved: { cpu: i === 1 ? 9 : i * 0.75, memory: i * 2.5 * 2 ** 30 },
+    }));
   }
 
   named(name: string): Job | null {

@@ -119,7 +119,7 @@ test('logging in shows the live cluster', async () => {
   // Values change with the ticks.
   const seen = new Set<string>();
   await waitFor('three different ticks', async () => seen.add((await page.locator('.fence').textContent()) ?? '').size >= 3 && seen);
-  await expect(page.getByRole('region', { name: 'Jobs' })).toContainText('9 jobs');
+  await expect(page.getByRole('region', { name: 'Jobs' })).toContainText('10 jobs');
   await expect(page.getByRole('region', { name: 'Upcoming runs' })).toContainText('nightly-');
   for (const [label, span] of [['15 min', '15m'], ['1 h', '1h'], ['24 h', '24h'], ['7 d', '7d']] as const) {
     const response = page.waitForResponse((one) => one.url().endsWith(`/series?span=${span}`));
@@ -154,8 +154,13 @@ test('jobs are paused and resumed, one or several at once, with undo', async () 
   const state = (label: string) => expect(page.locator('.head-line')).toContainText(label);
   await open('/jobs/nightly-backup');
   await act('pause', button('Pause'));
+  await page.getByRole('dialog').getByLabel('Note').fill('disk is full');
+  await page.getByRole('dialog').getByRole('combobox', { name: 'End' }).selectOption('4h');
+  await confirm('Pause');
   await state('Paused');
-  expect((await cluster.job('nightly-backup')).state).toBe('paused');
+  const held = await cluster.job('nightly-backup');
+  expect([held.state, held.pause?.by, held.pause?.note]).toEqual(['paused', ADMIN.name, 'disk is full']);
+  await expect(page.locator('.notice')).toContainText(/by admin, until .*left\): disk is full/);
   await button('Undo').click();
   await state('Active');
   expect((await cluster.job('nightly-backup')).state).toBe('active');
@@ -302,6 +307,41 @@ test('a node is drained and undrained, and the leader steps down', async () => {
   await expect(page.locator('li.lead')).not.toContainText(leader ?? '');
 });
 
+test('in maintenance nothing starts; a breaker is closed, and a backfill is requested and cancelled', async () => {
+  await open('/nodes');
+  await act('maintenance', button('Start maintenance'));
+  await page.getByRole('dialog').getByLabel('Note').fill('upgrade');
+  await confirm('Start maintenance');
+  const banner = page.getByRole('status').filter({ hasText: /^\s*Maintenance since .* by admin: upgrade\./ });
+  await expect(banner).toBeVisible();
+  const { id } = await cluster.run('gateway');
+  await open(`/runs/${encodeURIComponent(id)}`);
+  await expect(page.getByRole('region', { name: 'Why it waits' })).toContainText('the cluster is in maintenance: upgrade', { timeout: 30_000 });
+  await act('maintenance', banner.getByRole('button', { name: 'End maintenance' }));
+  await confirm('End maintenance');
+  await expect(banner).toHaveCount(0);
+  // The run fails, and opens the breaker of its job.
+  await waitFor('the breaker is open', async () => (await cluster.job('gateway')).open_breaker !== null);
+  await open('/jobs/gateway');
+  const breaker = page.getByRole('group', { name: 'Circuit breaker' });
+  await expect(breaker).toContainText('1 of 1 attempts failed');
+  await act('closeBreaker', breaker.getByRole('button', { name: 'Close breaker' }));
+  await expect(breaker).toHaveCount(0);
+  await open('/jobs/nightly-orders?tab=backfills');
+  const backfills = page.getByRole('region', { name: 'Backfills' });
+  await act('backfill', backfills.getByRole('button', { name: 'Backfill', exact: true }));
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('From').fill(new Date(Date.now() - 5 * 86_400e3).toISOString().slice(0, 16));
+  await dialog.getByLabel('At most').fill('1/h');
+  await dialog.getByRole('button', { name: 'Show what would run' }).click();
+  await expect(dialog.getByRole('status')).toContainText('5 runs');
+  await dialog.getByRole('button', { name: 'Start 5 runs' }).click();
+  await expect(backfills).toContainText(/1 succeeded.*4 to come of 5 runs/s, { timeout: 30_000 });
+  await act('backfill', backfills.getByRole('button', { name: 'Cancel backfill' }));
+  await confirm('Cancel backfill', 'wrong range');
+  await expect(backfills).toContainText('by admin: wrong range');
+});
+
 test('after the leader is killed, a banner shows the new leader, the duration and that no runs were lost', async () => {
   test.setTimeout(90_000);
   await open('/chaos');
@@ -431,7 +471,7 @@ test('the audit log has every action with its user', async () => {
   const done = (await cluster.audit()).items.filter((entry) => entry.by === ADMIN.name && entry.address !== null);
   expect([...new Set(done.map((entry) => entry.action))]).toEqual(expect.arrayContaining([
     'job.pause', 'job.resume', 'job.change', 'job.run', 'run.cancel', 'run.retry', 'run.ack', 'node.drain', 'node.undrain',
-    'cluster.stepdown', 'chaos.kill', 'chaos.pause', 'chaos.resume', 'chaos.flush',
+    'cluster.stepdown', 'cluster.maintenance', 'job.close_breaker', 'job.backfill', 'backfill.cancel', 'chaos.kill', 'chaos.pause', 'chaos.resume', 'chaos.flush',
   ]));
 });
 
