@@ -10,6 +10,7 @@ from cronflow.domain.errors import CronFlowError, PermanentError, RetryLater, Sk
 from cronflow.domain.job import Breaker
 from cronflow.domain.retry import Retry, RetryRule
 from cronflow.domain.schedule.kinds import Cron, Every, Once
+from cronflow.domain.split import Shard
 
 if TYPE_CHECKING:
     from cronflow.client import ApiError, AsyncClient, Client
@@ -31,6 +32,7 @@ __all__ = [
     "Retry",
     "RetryLater",
     "RetryRule",
+    "Shard",
     "Skip",
     "__version__",
 ]

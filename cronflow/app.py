@@ -39,6 +39,7 @@ from cronflow.domain.job import (
 from cronflow.domain.limits import parse_size
 from cronflow.domain.resources import ResourceAmount
 from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule
+from cronflow.domain.split import RunOn
 
 Function = TypeVar("Function", bound=Callable[..., object])
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -104,6 +105,8 @@ class App:
         resources: Mapping[str, float | str] | None = None,
         after: str | Mapping[str, object] | Sequence[str | Mapping[str, object]] = (),
         join: Join | str = Join.ALL,
+        shards: int | None = None,
+        run_on: RunOn | str = RunOn.ONE_NODE,
         labels: Mapping[str, str] | None = None,
         description: str | None = None,
         name: str | None = None,
@@ -119,12 +122,13 @@ class App:
         name with `-` for `_`, `description` to the first line of its docstring, and `retry` to the settings (`Retry()`
         without settings), or to no retries if the delivery allows none. `concurrency` is the name of a limit, a mapping
         such as `{"key": "{args.region}", "limit": 2}`, or a list of those; `rate` is text such as `100/m`, or a mapping
-        with a `key`. `after` is the name of a job
-        to follow, a mapping such as `{"job": "import", "on": "failed", "within": "6h"}`, or a list of those, of which
-        all must have ended, or with `join` "any" one. `resources` is what each run reserves of its node, such as
-        `{"cpu": 0.5, "memory": "256MiB"}`. `misfire` defaults to `fire_once`, but `jobs
-        apply` refuses an `at` in the past unless `misfire` is given. The function is called with `args`; a first
-        parameter named `ctx` or annotated `Context` receives the context. Raises InvalidInput, also if the function
+        with a `key`. `after` is the name of a job to follow, a mapping such as `{"job": "import", "on": "failed",
+        "within": "6h"}`, or a list of those, of which all must have ended, or with `join="any"` one. `resources` is
+        what each run reserves of its node, such as `{"cpu": 0.5, "memory": "256MiB"}`. With `shards=8` each run is
+        split into eight parts, which read `ctx.shard`; with `run_on="every_node"` it executes once on every node that
+        can run it. `misfire` defaults to `fire_once`, but `jobs apply` refuses an `at` in the past unless `misfire` is
+        given. The function is called with `args`; a first parameter named `ctx` or annotated `Context` receives the
+        context. Raises InvalidInput, also if the function
         does not accept `args` or the name is taken.
         """
 
@@ -159,6 +163,8 @@ class App:
                     resources=_resources(resources or {}),
                     after=_read("after", read_after, after),
                     join=_choice(Join, join, "join"),
+                    shards=shards,
+                    run_on=_choice(RunOn, run_on, "run_on"),
                     labels=dict(labels or {}),
                     enabled=enabled,
                 )

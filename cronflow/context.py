@@ -20,6 +20,7 @@ from cronflow.domain.errors import PermanentError
 from cronflow.domain.run import PROGRESS as PROGRESS
 
 if TYPE_CHECKING:
+    from cronflow.domain.split import Shard
     from cronflow.ports import LineSink
 
 _BETWEEN_LINES_S = 0.5
@@ -133,6 +134,7 @@ class Context:
     idempotency_key  pass it to services that drop repeated requests; it is the run id.
     chain_id         the id of the run in which its chain of jobs began; its own run id if it follows no other run.
     args             arguments of the function.
+    shard            which part of a run that is split this is: `shard.index`, from 0, of `shard.total`; None without.
     log              writes log lines of the run.
     """
 
@@ -150,7 +152,9 @@ class Context:
         chain_id: str | None = None,
         cancelled: Callable[[], bool] = lambda: False,
         monotonic: Callable[[], float] = time.monotonic,
+        shard: Shard | None = None,
     ) -> None:
+        self.shard = shard
         self.run_id = run_id
         self.job = job
         self.fire_at = fire_at

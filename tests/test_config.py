@@ -432,7 +432,7 @@ def test_an_unknown_variable_is_refused_with_the_nearest_known_one(tmp_path: Pat
 
 
 def test_what_a_job_finds_in_its_environment_is_no_setting(tmp_path: Path) -> None:
-    settings = load(tmp_path, CRONFLOW_RUN_ID="a@b", CRONFLOW_JOB="a", CRONFLOW_FENCE="1", CRONFLOW_ATTEMPT="1")
+    settings = load(tmp_path, CRONFLOW_RUN_ID="a@b", CRONFLOW_JOB="a", CRONFLOW_FENCE="1", CRONFLOW_SHARD_INDEX="1")
     assert settings.notes == ()
 
 

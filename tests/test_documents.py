@@ -29,6 +29,7 @@ from cronflow.domain.limits import Limits
 from cronflow.domain.resources import ResourceAmount
 from cronflow.domain.retry import RetryRule
 from cronflow.domain.schedule.kinds import Cron, Every, Once
+from cronflow.domain.split import RunOn
 
 NO_LIMITS = {"cpu": None, "memory": None, "file_size": None, "files": None, "processes": None}
 MINIMAL: dict[str, Any] = {"name": "backup", "run": {"shell": "true"}}
@@ -166,10 +167,16 @@ jobs = st.builds(
         st.just(0.0) | st.integers(1, 10**6).map(lambda thousandths: thousandths / 1000),
         st.just(0) | st.integers(1 << 20, 1 << 50),
     ),
+    shards=st.none() | st.integers(2, 1000),
     labels=texts,
     enabled=st.booleans(),
 ) | st.builds(
-    Job, name=st.just("once"), target=targets, retry=st.just(Retry(max=0)), delivery=st.just(Delivery.AT_MOST_ONCE)
+    Job,
+    name=st.just("once"),
+    target=targets,
+    retry=st.just(Retry(max=0)),
+    delivery=st.just(Delivery.AT_MOST_ONCE),
+    run_on=st.sampled_from(RunOn),
 )
 
 
@@ -221,6 +228,8 @@ def test_the_canonical_document_has_every_default_and_keeps_the_order_of_the_int
         ("resources", {"cpu": 0.0, "memory": None}),
         ("after", []),
         ("join", "all"),
+        ("shards", None),
+        ("run_on", "one_node"),
         ("labels", {}),
         ("enabled", True),
     ]
@@ -398,7 +407,8 @@ def test_every_problem_is_reported_at_once_in_the_order_of_the_document() -> Non
             (
                 "jobs[0].xyz: unknown key (known are name, description, schedule, run, retry, timeout, overlap,"
                 " misfire, delivery, start_guard, priority, require, concurrency, rate, breaker, pause_after,"
-                " success_exit_codes, prefer, spread, apart_from, resources, after, join, labels, enabled)"
+                " success_exit_codes, prefer, spread, apart_from, resources, after, join, shards, run_on, labels,"
+                " enabled)"
             ),
         ),
         (
@@ -426,6 +436,17 @@ def test_every_problem_is_reported_at_once_in_the_order_of_the_document() -> Non
         (
             {**MINIMAL, "resources": {"memory": "1KiB"}},
             "jobs[0].resources: resources.memory is 1 KiB; it must be 1MiB to 1024TiB",
+        ),
+        (
+            {**MINIMAL, "shards": 1},
+            "jobs[0].shards: shards is 1; it must be 2 to 1,000",
+        ),
+        (
+            {**MINIMAL, "shards": 2, "run_on": "every_node"},
+            (
+                "jobs[0].run_on: a run is split into shards, or executes on every node, not both"
+                " (remove shards, or run_on: every_node)"
+            ),
         ),
         (
             {**MINIMAL, "resources": {"cpu": -1}},

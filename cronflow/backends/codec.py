@@ -37,6 +37,7 @@ from cronflow.domain.permits import LimitState, NamedLimit, Permit
 from cronflow.domain.placement import Placement, Waiting
 from cronflow.domain.resources import ResourceAmount
 from cronflow.domain.run import GRAVE, Attempt, AttemptResult, Covers, Kind, Outcome, Resolution, Run, RunState, Settled
+from cronflow.domain.split import Shard, Split, SplitBy
 from cronflow.domain.thresholds import AlertLevel, Crossing
 from cronflow.domain.version import Version
 from cronflow.ports import Assignment, LateResult, LogLine
@@ -51,7 +52,7 @@ NEWER_KEYS = RESERVED_LABEL + "newer"
 """The required label that contains the keys of a definition which CronFlow 0.9 does not know."""
 UNKNOWN_TO_0_9 = (
     "concurrency", "rate", "breaker", "pause_after", "success_exit_codes",
-    "prefer", "spread", "apart_from", "resources", "after", "join",
+    "prefer", "spread", "apart_from", "resources", "after", "join", "shards", "run_on",
 )  # fmt: skip
 RETRY_KEYS_OF_0_9 = frozenset({"max", "initial", "multiplier", "cap", "jitter", "delays"})
 
@@ -68,7 +69,7 @@ def plain(value: Any) -> Any:
         case Placement():
             others = [list(other) for other in value.others]
             return {"node": value.node, "rank": value.rank, "others": others, "more": value.more}
-        case Waiting() | Resolution() | Pause() | ResourceAmount():
+        case Waiting() | Resolution() | Pause() | ResourceAmount() | Split() | Shard():
             return {name: plain(getattr(value, name)) for name in value.__dataclass_fields__}
         case tuple() | list():
             return [plain(item) for item in value]
@@ -256,6 +257,19 @@ def _resolution(document: Mapping[str, Any] | None) -> Resolution | None:
     return None if document is None else Resolution(**{**document, "how": Settled(document["how"])})
 
 
+def _split(document: Mapping[str, Any] | None) -> Split | None:
+    if document is None:
+        return None
+    only = document["only"]
+    return Split(
+        by=SplitBy(document["by"]),
+        total=document["total"],
+        nodes=tuple(document["nodes"]),
+        only=None if only is None else tuple(only),
+        begun=document["begun"],
+    )
+
+
 def amount(document: Mapping[str, Any] | None) -> ResourceAmount | None:
     """A stored amount of CPU and memory."""
     return None if document is None else ResourceAmount(document["cpu"], document["memory"])
@@ -288,13 +302,13 @@ def _covers(document: Mapping[str, Any] | None) -> Covers | None:
 
 _RUN_OPTIONAL = (
     "node", "check_at", "dispatched_at", "started_at", "ended_at", "start_id", "finish_id", "reason", "result_size",
-    "error", "blocked_by", "replay_of", "cancel_reason", "cancel_by",
+    "error", "blocked_by", "replay_of", "cancel_reason", "cancel_by", "only_node",
 )  # fmt: skip
 _RUN_GIVEN = ("args", "result")
 """Of a user."""
 
 
-NEWER_KINDS = frozenset({Kind.BACKFILL, Kind.AFTER})
+NEWER_KINDS = frozenset({Kind.BACKFILL, Kind.AFTER, Kind.PART})
 """Each has a field of its own."""
 
 
@@ -315,7 +329,7 @@ def run_document(run: Run) -> Document:
         "created_at": run.created_at,
         "priority": run.priority,
     }
-    for name in (*_RUN_OPTIONAL, *_RUN_GIVEN):
+    for name in (*_RUN_OPTIONAL, *_RUN_GIVEN, "backfill", "parent"):
         value = getattr(run, name)
         if value is not None:
             document[name] = value
@@ -337,7 +351,7 @@ def run_document(run: Run) -> Document:
         document["outcome"] = run.outcome.value
     if run.attempts:
         document["attempts"] = [attempt_document(attempt) for attempt in run.attempts]
-    for name in ("placement", "waiting", "resolution", "reserved"):
+    for name in ("placement", "waiting", "resolution", "reserved", "split", "shard"):
         if getattr(run, name) is not None:
             document[name] = plain(getattr(run, name))
     # Dead letters have partial indexes too.
@@ -374,6 +388,8 @@ def run(document: Mapping[str, Any]) -> Run:
         reserved=amount(document.get("reserved")),
         followed=document.get("followed", False),
         chain=None if (chain := document.get("chain")) is None else chain_link(chain),
+        split=_split(document.get("split")),
+        shard=None if (shard := document.get("shard")) is None else Shard(**shard),
         **{name: document.get(name) for name in _RUN_OPTIONAL},
         **{name: given(document.get(name)) for name in _RUN_GIVEN},
     )
@@ -382,6 +398,8 @@ def run(document: Mapping[str, Any]) -> Run:
 def _kind(document: Mapping[str, Any]) -> Kind:
     if "backfill" in document:
         return Kind.BACKFILL
+    if "parent" in document:
+        return Kind.PART
     return Kind.AFTER if "after" in document else Kind(document["kind"])
 
 
@@ -629,6 +647,8 @@ def item(assignment: Assignment) -> bytes:
         rest["requested_at"] = assignment.requested_at
     if assignment.chain is not None:
         rest["chain"] = chain_document(assignment.chain)
+    if assignment.shard is not None:
+        rest["shard"] = plain(assignment.shard)
     return US.join((*head, orjson.dumps(rest).decode(), definition(assignment.job))).encode()
 
 
@@ -653,6 +673,7 @@ def assignment(text: bytes) -> Assignment:
         not_before=None if (at := fields.get("not_before")) is None else datetime.fromisoformat(at),
         requested_at=None if (at := fields.get("requested_at")) is None else datetime.fromisoformat(at),
         chain=None if (chain := fields.get("chain")) is None else chain_link(chain),
+        shard=None if (shard := fields.get("shard")) is None else Shard(**shard),
     )
 
 

@@ -33,6 +33,7 @@ from cronflow.leader.pending_runs import PendingRuns
 from cronflow.leader.plan_recovery import PlanRecovery
 from cronflow.leader.planner import Planner
 from cronflow.leader.reconciler import Reconciler, SpoolGrace
+from cronflow.leader.splitter import Splitter
 from cronflow.leader.unplaced import UnplacedReporter
 from cronflow.node.cluster_clock import ClusterClock
 from cronflow.node.drain import Drain
@@ -68,6 +69,7 @@ LEADER_ROLES = frozenset(
         "permit recovery",
         "backfiller",
         "chain follower",
+        "splitter",
         "pauses",
         "maintenance watch",
         "maintenance",
@@ -142,6 +144,7 @@ def build_node(
             permit_recovery,
             backfiller,
             chain_follower,
+            splitter,
             pauses,
             maintenance,
         ):
@@ -268,6 +271,7 @@ def build_node(
         look_ahead,
         maintenance_watch.held,
         occupancy,
+        lambda: splitter.wake.set(),
     )
     plan_recovery = PlanRecovery(backends.jobs, backends.plans, backends.runs, elector, timings, emit)
     reconciler = Reconciler(
@@ -317,6 +321,21 @@ def build_node(
     pauses = PauseEnder(backends.jobs, editor, elector, clock, emit)
     maintenance = Maintenance(backends.store_admin, editor, elector, system_jobs, log_retention)
     node_monitor = NodeMonitor(backends.membership, backends.events, elector, clock, timings, emit)
+    splitter = Splitter(
+        backends.jobs,
+        backends.runs,
+        backends.membership,
+        canceller,
+        elector,
+        clock,
+        timings,
+        reconciler.wake.set,
+        lambda: capacity_freed(),
+        node_monitor.missing,
+        emit,
+        maintenance_watch.held,
+        pause_after,
+    )
     long_run_monitor = LongRunMonitor(backends.runs, backends.events, elector, clock, emit)
     drain = Drain(
         backends.membership, backends.election, heartbeat, elector, worker, clock, timings, node=node, emit=emit
@@ -332,6 +351,7 @@ def build_node(
         NodeRole("permit recovery", permit_recovery.step, permit_recovery.wake),
         NodeRole("backfiller", backfiller.step, backfiller.wake),
         NodeRole("chain follower", chain_follower.step, chain_follower.wake),
+        NodeRole("splitter", splitter.step, splitter.wake),
         NodeRole("pauses", pauses.step, pauses.wake),
         NodeRole("maintenance", maintenance.step, maintenance.wake),
         NodeRole("worker", worker.step, worker.wake),
@@ -387,6 +407,7 @@ def build_node(
         reconciler.wake.set()
         backfiller.wake.set()
         chain_follower.wake.set()
+        splitter.wake.set()
         pauses.wake.set()
 
     def changed() -> None:
@@ -399,6 +420,7 @@ def build_node(
         reconciler.capacity_freed()
         backfiller.run_ended()
         chain_follower.run_ended()
+        splitter.run_ended()
 
     def stop_requested() -> None:
         worker.cancellations.wake.set()

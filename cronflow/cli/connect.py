@@ -240,11 +240,14 @@ async def runs_of(
     states: Collection[str] = (),
     since: datetime | None = None,
     backfill: str | None = None,
+    parent: str | None = None,
     dead: bool = False,
 ) -> list[RunSchema]:
     """The latest runs that match, of one job or of all."""
-    if job is None or states or since is not None or backfill is not None or dead:
-        found = cluster.runs.list(job=job, state=[*states], since=since, backfill=backfill, dead=dead, limit=limit)
+    if job is None or states or since is not None or backfill is not None or parent is not None or dead:
+        found = cluster.runs.list(
+            job=job, state=[*states], since=since, backfill=backfill, parent=parent, dead=dead, limit=limit
+        )
         return await collect(found)
     try:
         # An API key limited to this job may use this route.

@@ -308,18 +308,20 @@ class Runs:
         state: Sequence[str] = (),
         node: str | None = None,
         backfill: str | None = None,
+        parent: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         dead: bool = False,
         limit: int | None = None,
     ) -> AsyncIterator[RunSchema]:
-        """Runs, the latest due first; at most `limit`."""
+        """Runs, the latest due first; at most `limit`. `parent`: the parts of this run."""
         call = get(
             path_of("runs"),
             job=job,
             state=[*state],
             node=node,
             backfill=backfill,
+            parent=parent,
             since=instant(since),
             until=instant(until),
             dead=dead or None,

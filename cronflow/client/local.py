@@ -231,6 +231,7 @@ class LocalRuns(Resource):
         state: Sequence[str] = (),
         node: str | None = None,
         backfill: str | None = None,
+        parent: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         dead: bool = False,
@@ -243,6 +244,7 @@ class LocalRuns(Resource):
                 states=states,
                 node=node,
                 backfill=backfill,
+                parent=parent,
                 since=since,
                 until=until,
                 dead=dead,
@@ -255,9 +257,8 @@ class LocalRuns(Resource):
 
     async def get(self, id: str, *, whole: bool = False) -> RunDetailSchema:  # noqa: A002  the public name
         run = await self._service.runs.get(id)
-        return run_detail_schema(
-            await self._service.runs.whole(run) if whole else run, await self._service.runs.late(id)
-        )
+        shown = await self._service.runs.whole(run) if whole else run
+        return run_detail_schema(shown, await self._service.runs.late(id), await self._service.runs.part_counts(run))
 
     async def why(self, id: str) -> WhySchema:  # noqa: A002
         return why_schema(await self._service.explain.why_run(id))

@@ -42,6 +42,8 @@ _NO_SETTINGS = frozenset(
         "IDEMPOTENCY_KEY",
         "JOB",
         "RUN_ID",
+        "SHARD_INDEX",
+        "SHARD_TOTAL",
         SECRETS_DIR,
         "TEST_MONGO_URL",
         "TEST_REDIS_URL",

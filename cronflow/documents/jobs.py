@@ -65,6 +65,7 @@ from cronflow.domain.job import (
 from cronflow.domain.limits import Limits, format_size, parse_size
 from cronflow.domain.resources import ResourceAmount
 from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule
+from cronflow.domain.split import RunOn
 
 Writer = Callable[[DocumentTable[Any], Any], dict[str, Any]]
 _policy = choice(MisfirePolicy)
@@ -506,6 +507,10 @@ class JobForm(TypedDict):
     """The jobs that it follows: a run begins when theirs have ended."""
     join: Annotated[Join, Key(choice(Join))]
     """Whether all jobs of `after` must have ended, or each end of one of them counts."""
+    shards: Annotated[int | None, OPTIONAL_COUNT]
+    """Each run is split into so many parts, which share its work; null: it is not split."""
+    run_on: Annotated[RunOn, Key(choice(RunOn))]
+    """Whether each run executes on one node, or once on every node that can run it."""
     labels: Annotated[dict[str, str], TEXTS]
     """For people, and for searching."""
     enabled: Annotated[bool, Key(flag)]

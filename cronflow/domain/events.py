@@ -352,6 +352,26 @@ class RunCancelled(Event):
 
 
 @event
+class RunSplit(Event):
+    """A run began as several parts."""
+
+    run: str
+    parts: int
+    message = "{run} was split into {parts:part|parts}"
+
+
+@event
+class RunSummedUp(Event):
+    """All parts of a run have ended. `others` did not succeed."""
+
+    run: str
+    state: str
+    parts: int
+    others: int
+    message = "{run} {state}: {parts:part|parts}, {others} without success"
+
+
+@event
 class PlanRecovered(Event):
     """A leader failed in the middle of a plan, and the next one completed it."""
 

@@ -14,6 +14,7 @@ from datetime import datetime
 
 from cronflow.domain.events import Event, RunsFailed, RunsLost
 from cronflow.domain.run import DEAD, Run, RunState, job_of
+from cronflow.domain.split import parent_of
 from cronflow.domain.transitions import Change
 
 LONGEST_REASON = 200
@@ -89,7 +90,8 @@ def dead_letter_events(applied: Iterable[Change]) -> list[Event]:
     """
     found: dict[tuple[str, RunState], list[Change]] = {}
     for change in applied:
-        if change.target in DEAD:
+        # The parent of a part ends later, and is the dead letter.
+        if change.target in DEAD and parent_of(change.run) is None:
             found.setdefault((job_of(change.run), change.target), []).append(change)
     events: list[Event] = []
     for (job, state), changes in found.items():

@@ -22,6 +22,7 @@ from cronflow.domain.resources import NOTHING, ResourceAmount, check_reservation
 from cronflow.domain.retry import Retry as Retry  # part of a job, in a module of its own
 from cronflow.domain.schedule.kinds import Cron, Schedule
 from cronflow.domain.secret import HIDDEN, check_references, refuse_references
+from cronflow.domain.split import RunOn, Split, SplitBy, check_split
 
 if TYPE_CHECKING:
     from cronflow.domain.placement import Placement, Waiting
@@ -302,6 +303,8 @@ class Job:
     resources: ResourceAmount = NOTHING
     after: tuple[Upstream, ...] = ()
     join: Join = Join.ALL
+    shards: int | None = None
+    run_on: RunOn = RunOn.ONE_NODE
     labels: Mapping[str, str] = field(default_factory=dict)
     enabled: bool = True
 
@@ -328,6 +331,7 @@ class Job:
         self._check_after()
         if self.pause_after is not None and not 1 <= self.pause_after <= 100:
             raise InvalidInput(f"pause_after is {self.pause_after}; it must be 1 to 100")
+        check_split(self.shards, self.run_on)
         codes = self.success_exit_codes
         if not codes or any(not 0 <= code <= 255 for code in codes):
             raise InvalidInput(f"success_exit_codes is {[*codes]}; it must have exit codes from 0 to 255")
@@ -368,7 +372,15 @@ class Job:
     def needs_newer_nodes(self) -> bool:
         """Whether a node of 0.9 would execute its runs in another way than it says."""
         retries = self.breaker or self.pause_after or self.retry.rules or self.retry.deadline is not None
-        return self.has_limits or bool(retries) or self.success_exit_codes != (0,) or bool(self.after)
+        others = self.success_exit_codes != (0,) or self.after or self.split is not None
+        return self.has_limits or bool(retries) or bool(others)
+
+    @property
+    def split(self) -> Split | None:
+        """How each of its runs is split; None if they are not."""
+        if self.shards is not None:
+            return Split(by=SplitBy.SHARDS, total=self.shards)
+        return Split(by=SplitBy.NODES) if self.run_on is RunOn.EVERY_NODE else None
 
     def priority_of(self, kind: Kind) -> int:
         """The priority of its runs of this kind."""

@@ -225,10 +225,14 @@ class Fleet:
         early: bool = False,
         waiting: Waiting | None = None,
         now: datetime | None = None,
+        only: str | None = None,
     ) -> Placement | NoNode:
         """Choose a node for a run of the job, by its needs and its placement rules, and count it there. `refused` and
-        `early` as in `place`. If it is still `waiting` after KEEP_AFTER, a node is kept for it.
+        `early` as in `place`; with `only` no node of another name is chosen, or mentioned. If it is still `waiting`
+        after KEEP_AFTER, a node is kept for it.
         """
+        if only is not None:
+            return self._place_on(only, run, job, refused or {})
         rules = rules_of(job)
         if rules is None:
             placed = self.place(needs_of(job), refused, early=early)
@@ -245,6 +249,18 @@ class Fleet:
             if job.spread:
                 self._occupancy.last[job.name] = placed.node
         return placed
+
+    def _place_on(self, name: str, run: str, job: Job, refused: Mapping[str, str]) -> Placement | NoNode:
+        others = {node: f"not {name}" for node, member in self._members.items() if member.report.name != name}
+        placed = self.place_run(run, job, {**refused, **others})
+        if isinstance(placed, Placement):
+            return Placement(placed.node, placed.rank)
+        own = {node: reason for node, reason in placed.reasons.items() if node not in others}
+        return NoNode(own, placed.occupied & own.keys())
+
+    def named(self, name: str) -> list[Member]:
+        """The incarnations of the node of this name that have a heartbeat."""
+        return [member for member in self._members.values() if member.report.name == name]
 
     def place(
         self, needs: Needs, refused: Mapping[str, str] | None = None, *, early: bool = False

@@ -131,10 +131,12 @@ def _overlapping(job: Job, fire: datetime, now: datetime, open_since: Collection
 
 def decide_early(record: JobRecord, now: datetime, until: datetime, has_open_run: bool) -> Fire | None:
     """Decide the fire at the cursor before its instant. None: it is too early, or it has to be decided at the instant,
-    because a run of the job is open or it has limits.
+    because a run of the job is open, or it has limits or is split.
     """
     job, fire = record.job, record.next_fire
-    if fire is None or job.schedule is None or job.has_limits or not now < fire <= until:
+    if fire is None or job.schedule is None or not now < fire <= until:
+        return None
+    if job.has_limits or job.split is not None:
         return None
     if has_open_run and job.overlap is not Overlap.ALLOW:
         return None
@@ -197,9 +199,10 @@ def _covers(schedule: Schedule, first: datetime, last: datetime) -> Covers | Non
 def run_of_pending(job: Job, pending_run: PendingRun, term: int) -> Run:
     """The run of a `pending_run`: the same, but for the term, whichever process inserts it, and whenever. Its
     acknowledgement is due ACK_WITHIN after the move of the cursor, because its item may already be in a list, or after
-    its instant if it was planned before.
+    its instant if it was planned before. A run that is split is planned as its parent, which waits for the splitter.
     """
     is_open = pending_run.state in OPEN
+    dispatched = pending_run.state is RunState.DISPATCHED
     return Run(
         id=run_id(job.name, pending_run.fire),
         job=job.name,
@@ -210,20 +213,21 @@ def run_of_pending(job: Job, pending_run: PendingRun, term: int) -> Run:
         term=term,
         job_ver=pending_run.job_ver,
         node=pending_run.node,
-        attempt=1 if is_open else 0,
+        attempt=1 if dispatched else 0,
         max_attempts=job.retry.max + 1,
         priority=job.priority,
         check_at=max(pending_run.at, pending_run.fire) + ACK_WITHIN if is_open else None,
         created_at=pending_run.at,
-        dispatched_at=pending_run.at if is_open else None,
+        dispatched_at=pending_run.at if dispatched else None,
         ended_at=None if is_open else pending_run.at,
         covers=pending_run.covers,
         reason=pending_run.reason,
         outcome=None,
         placement=pending_run.placement,
         blocked_by=pending_run.blocked_by,
-        reserved=(job.resources or None) if is_open else None,
         followed=pending_run.followed,
+        reserved=(job.resources or None) if dispatched else None,
+        split=job.split if pending_run.state is RunState.RETRYING else None,
     )
 
 
@@ -257,6 +261,7 @@ def run_on_request(
         args=args,
         followed=followed,
         chain=chain,
+        split=record.job.split,
     )
 
 

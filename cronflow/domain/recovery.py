@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 
-from cronflow.domain.backfill import yields
+from cronflow.domain.backfill import FIRE_DUE, yields
 from cronflow.domain.job import Delivery, Job, JobRecord, MisfirePolicy, Overlap
 from cronflow.domain.planning import ACK_WITHIN
 from cronflow.domain.retry_decision import failed_attempt, past_deadline
@@ -136,22 +136,25 @@ def held_back(run: Run, record: JobRecord, now: datetime, others: Collection[Run
     of its job. A dispatched run waits for running ones, and a retrying one for both, so no two wait for each other.
     """
     job = record.job
-    if run.kind is Kind.AFTER and (held := _held_since(run, record)) is not None:
+    if run.kind is Kind.AFTER and (held := held_since(run, record)) is not None:
         return End(Transition.SKIP_WAITING, RunState.SKIPPED, None, reason=held)
     if _missed(run, job, now):
         return End(Transition.SKIP_WAITING, RunState.SKIPPED, None, reason="misfire")
-    if job.overlap is not Overlap.ALLOW:
+    # A part does not wait for the other parts: its parent had to wait before it began.
+    if job.overlap is not Overlap.ALLOW and run.parent is None:
         ahead = {RunState.RUNNING}
         if run.state is RunState.RETRYING:
             ahead.add(RunState.DISPATCHED)
         if ahead & set(others):
             return HeldBack("another run of this job is open", Postpone(WHILE_ANOTHER_RUNS), of_job=True)
-    if run.kind is Kind.BACKFILL and (reason := yields(record, now)) is not None:
-        return HeldBack(reason, Postpone(WHILE_ANOTHER_RUNS))
-    return None
+    reason = yields(record, now) if run.ranked_as is Kind.BACKFILL else None
+    # A fire waits for a parent that has begun, so its parts do not wait for the fire.
+    if reason is None or (run.parent is not None and reason == FIRE_DUE):
+        return None
+    return HeldBack(reason, Postpone(WHILE_ANOTHER_RUNS))
 
 
-def _held_since(run: Run, record: JobRecord) -> str | None:
+def held_since(run: Run, record: JobRecord) -> str | None:
     """Why a run that follows others must not start: its job was deleted, paused or disabled after the leader had read
     it, so the edit found no run to cancel.
     """

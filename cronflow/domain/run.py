@@ -16,6 +16,7 @@ from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import DEFAULT_PRIORITY
 from cronflow.domain.placement import Placement, Waiting
 from cronflow.domain.resources import ResourceAmount
+from cronflow.domain.split import Shard, Split, parent_of
 
 MAX_ATTEMPTS_KEPT = 25
 POISON_LIMIT = 3
@@ -50,6 +51,7 @@ class Kind(StrEnum):
     REPLAY = "replay"
     BACKFILL = "backfill"
     AFTER = "after"
+    PART = "part"
 
 
 SCHEDULED = frozenset({Kind.CRON, Kind.INTERVAL, Kind.ONCE})
@@ -118,7 +120,8 @@ class Run:
     """A run's document. Open runs have `check_at`, ended ones `ended_at` and `outcome`. With a `result_size` (bytes of
     JSON) the result is too large for the document and is stored separately, under the `finish_id`. `reserved` is what
     the run reserves on its node while it is dispatched or running. The end of a `followed` run is yet to be answered by
-    the jobs that follow its job. `chain` is its place in a chain; the first run of a chain has none.
+    the jobs that follow its job. `chain` is its place in a chain; the first run of a chain has none. A parent has
+    `split`. A part has `shard`, and `only_node` if it is a part of a broadcast: the name of the node that runs it.
     """
 
     id: str
@@ -161,11 +164,14 @@ class Run:
     reserved: ResourceAmount | None = None
     followed: bool = False
     chain: ChainLink | None = None
+    split: Split | None = None
+    shard: Shard | None = None
+    only_node: str | None = None
 
     @property
     def is_dead(self) -> bool:
-        """Whether it is an unresolved dead letter."""
-        return self.state in DEAD and self.resolution is None
+        """Whether it is an unresolved dead letter. A part is none: its parent is."""
+        return self.state in DEAD and self.resolution is None and self.parent is None
 
     @property
     def is_open(self) -> bool:
@@ -187,11 +193,23 @@ class Run:
         return self.id if self.chain is None else self.chain.id
 
     @property
+    def parent(self) -> str | None:
+        """The run that it is a part of."""
+        return parent_of(self.id) if self.kind is Kind.PART else None
+
+    @property
+    def ranked_as(self) -> Kind:
+        """The kind that its priority follows from: a part of a run of a backfill gives way like its parent."""
+        parent = self.parent
+        return self.kind if parent is None or backfill_of(parent) is None else Kind.BACKFILL
+
+    @property
     def lateness(self) -> timedelta | None:
         """From the due instant to the start of the first recorded attempt. For a manual run it counts from the request,
-        since its instant has only whole seconds. A replay, a run of a backfill and one that follows others have none.
+        since its instant has only whole seconds. A replay, a run of a backfill, one that follows others and a part have
+        none.
         """
-        if self.kind in (Kind.REPLAY, Kind.BACKFILL, Kind.AFTER):
+        if self.kind in (Kind.REPLAY, Kind.BACKFILL, Kind.AFTER, Kind.PART):
             return None
         first = next((a.started_at for a in self.attempts if a.started_at is not None), self.started_at)
         due = self.created_at if self.kind is Kind.MANUAL else self.fire_at

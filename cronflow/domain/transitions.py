@@ -31,9 +31,10 @@ class Actor(StrEnum):
 
 
 class Transition(StrEnum):
-    """The first three insert a run."""
+    """The first four insert a run."""
 
     PLAN = "plan"
+    PLAN_PARENT = "plan_parent"
     SKIP_FIRE = "skip_fire"
     REQUEST = "request"
     START = "start"
@@ -53,6 +54,10 @@ class Transition(StrEnum):
     POSTPONE = "postpone"
     REQUEUE = "requeue"
     CONFIRM_CANCEL = "confirm_cancel"
+    SPLIT = "split"
+    WAIT_TO_SPLIT = "wait_to_split"
+    CANCEL_PARTS = "cancel_parts"
+    SUM_UP = "sum_up"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,7 @@ def _rule(
 _T = Transition  # short, so that a rule fits on a line
 TRANSITIONS: Mapping[Transition, TransitionRule] = {
     _T.PLAN: _rule("", "dispatched", "leader", "a fire is planned and placed on a node", fenced=False),
+    _T.PLAN_PARENT: _rule("", "retrying", "leader", "a fire is planned that its parts execute", fenced=False),
     _T.SKIP_FIRE: _rule("", "skipped", "leader editor", "a fire is not run; the reason is recorded", fenced=False),
     _T.REQUEST: _rule("", "retrying", "editor leader", "a run is requested outside the schedule", fenced=False),
     _T.START: _rule("dispatched", "running", "worker", "the start is recorded"),
@@ -108,6 +114,10 @@ TRANSITIONS: Mapping[Transition, TransitionRule] = {
     _T.CONFIRM_CANCEL: _rule(
         _OPEN, "cancelled", "leader", "cancellation was requested and no worker runs it any more", due=True
     ),
+    _T.SPLIT: _rule("retrying", "retrying", "leader", "a parent begins: from now on its parts may exist"),
+    _T.WAIT_TO_SPLIT: _rule("retrying", "retrying", "leader", "a parent may not begin yet; the reason is recorded"),
+    _T.CANCEL_PARTS: _rule("retrying", "retrying", "editor leader", "a parent is to be cancelled with its parts"),
+    _T.SUM_UP: _rule("retrying", "succeeded failed cancelled", "leader", "all parts of a parent have ended"),
 }
 
 
@@ -422,10 +432,22 @@ def _seen(
 
 
 def cancel(run: Run, reason: str, by: str, finish_id: str, at: datetime) -> Change:
-    """CANCEL for a run that has not started; REQUEST_CANCEL for a running one, which its worker then stops.
+    """CANCEL for a run that has not started; REQUEST_CANCEL for a running one, which its worker then stops;
+    CANCEL_PARTS for a parent that has begun.
 
-    Compares only the state, because the run must end under any fence.
+    Compares only the state, because the run must end under any fence. Only the fence of a parent shows whether it has
+    begun.
     """
+    if run.split is not None and run.split.begun:
+        return Change(
+            run=run.id,
+            transition=Transition.CANCEL_PARTS,
+            sources=TRANSITIONS[Transition.CANCEL_PARTS].sources,
+            target=RunState.RETRYING,
+            fence=run.fence,
+            sets={"cancel_requested": True, "cancel_reason": reason, "cancel_by": by},
+            proof=("cancel_requested", True),
+        )
     if run.state is RunState.RUNNING:
         return Change(
             run=run.id,
@@ -440,6 +462,7 @@ def cancel(run: Run, reason: str, by: str, finish_id: str, at: datetime) -> Chan
         transition=Transition.CANCEL,
         sources=TRANSITIONS[Transition.CANCEL].sources,
         target=RunState.CANCELLED,
+        fence=None if run.split is None else run.fence,
         sets={
             "ended_at": at,
             "outcome": Outcome.CANCELLED,
@@ -460,6 +483,7 @@ def cancel_old(run: Run, ver: int, reason: str, finish_id: str, at: datetime) ->
         transition=Transition.CANCEL,
         sources=TRANSITIONS[Transition.CANCEL].sources,
         target=RunState.CANCELLED,
+        fence=None if run.split is None else run.fence,
         below_ver=ver,
         sets={"ended_at": at, "outcome": Outcome.CANCELLED, "reason": reason, "finish_id": finish_id},
         proof=("finish_id", finish_id),
@@ -494,4 +518,4 @@ def keep(run: Run, edited: JobRecord) -> Change:
 
 
 def _of_version(run: Run, record: JobRecord) -> dict[str, object]:
-    return {"job_ver": record.ver, "priority": record.job.priority_of(run.kind)}
+    return {"job_ver": record.ver, "priority": record.job.priority_of(run.ranked_as)}

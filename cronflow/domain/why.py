@@ -6,8 +6,8 @@ the chain ends where the fire ended or waits, with the reason. Presentation is d
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from cronflow.domain.backfill import FireOutline
@@ -18,6 +18,7 @@ from cronflow.domain.maintenance_mode import MaintenanceMode
 from cronflow.domain.placement import NoNode, Placement, Waiting
 from cronflow.domain.run import SCHEDULED, Attempt, Covers, Kind, Outcome, Resolution, Run, RunState
 from cronflow.domain.schedule.describe import describe
+from cronflow.domain.split import Shard
 from cronflow.domain.version import Version, nearest, version_at, version_due
 
 HELD = frozenset({"paused", "disabled", "edited", "deleted"})
@@ -72,12 +73,14 @@ class KeptByEdit:
 
 @dataclass(frozen=True, slots=True)
 class Requested:
-    """The run was requested outside the schedule, replays another run, or belongs to a backfill."""
+    """The run was requested outside the schedule, replays another run, belongs to a backfill, or is a part of a run."""
 
     at: datetime
     kind: Kind
     replay_of: str | None
     backfill: str | None = None
+    parent: str | None = None
+    shard: Shard | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,18 @@ class Dispatched:
     again: int
     taken: bool
     check_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The run is split: its parts execute. `at` is when it began, None if it waits, and `waiting` for what. `counts`
+    are its parts by state.
+    """
+
+    at: datetime | None
+    count: int | None
+    counts: Mapping[RunState, int]
+    waiting: Waiting | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +221,7 @@ class Unrecorded:
 
 Link = (
     Due | NotDue | Upcoming | KeptByEdit | Requested | Lateness | Overlapping | Unplanned | Placed | Dispatched
-    | Started | Tried | RunsNow | TriesAgain | NoRetries | Ended | Unrecorded | Backfilled
+    | Started | Tried | RunsNow | TriesAgain | NoRetries | Ended | Unrecorded | Backfilled | Parts
 )  # fmt: skip
 
 
@@ -225,7 +240,7 @@ class Known:
     """The input of `explain`. `versions` ends with the present one; `no_node` has each live node's reason not to take
     the run now, None if a node could take it; `led`: whether there is a leader; `breaker` is the job's circuit breaker
     if it is open. `backfilled`: the runs of backfills for the instant. `maintenance`: the maintenance mode, if on.
-    `usual` is how long the job usually runs, if the run is running.
+    `usual` is how long the job usually runs, if the run is running; `part_counts` its parts by state, if it is split.
     """
 
     record: JobRecord
@@ -238,6 +253,7 @@ class Known:
     backfilled: Sequence[FireOutline] = ()
     maintenance: MaintenanceMode | None = None
     usual: UsualDuration | None = None
+    part_counts: Mapping[RunState, int] = field(default_factory=dict)
 
 
 def explain(known: Known, instant: datetime) -> Why:
@@ -261,7 +277,7 @@ def explain_run(known: Known, run: Run) -> Why:
     """The chain of a run, which is also that of its instant if it is scheduled."""
     if run.kind in SCHEDULED:
         return explain(known, run.fire_at)
-    requested = Requested(run.created_at, run.kind, run.replay_of, run.backfill)
+    requested = Requested(run.created_at, run.kind, run.replay_of, run.backfill, run.parent, run.shard)
     links = (requested, *_no_retries(known, run), *_progress(known, run, run.created_at))
     return Why(known.record.name, run.fire_at, links, run.id)
 
@@ -351,6 +367,13 @@ def _decided(known: Known, version: Version, run: Run, instant: datetime) -> Ite
 
 def _progress(known: Known, run: Run, due: datetime) -> Iterator[Link]:
     """The links from the placement on."""
+    if run.split is not None:
+        waiting = run.waiting if run.is_open else None
+        if run.split.begun or run.is_open:
+            yield Parts(run.started_at, run.split.count, known.part_counts, waiting)
+        if not run.is_open:
+            yield _ended(run)
+        return
     if run.node is not None:
         yield Placed(run.node, run.placement)
     if run.dispatched_at is not None and run.node is not None:

@@ -23,6 +23,7 @@ import orjson
 from cronflow.context import Context, bind
 from cronflow.domain.errors import PermanentError
 from cronflow.domain.run import AttemptResult
+from cronflow.domain.split import Shard
 from cronflow.domain.storable import storable_text
 from cronflow.executors.handlers import failed, finished
 from cronflow.operating_system import hide_process
@@ -83,6 +84,7 @@ def attempt(request: dict[str, Any], messages: Messages) -> AttemptResult:
         args=request["args"],
         sink=messages.line,
         cancelled=stopping.is_set,
+        shard=None if request["shard"] is None else Shard(*request["shard"]),
     )
     try:
         function = find(request["ref"])

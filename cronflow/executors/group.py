@@ -35,7 +35,12 @@ Start = Callable[[int, int], subprocess.Popen[bytes]]
 
 def facts(assignment: Assignment) -> dict[str, str]:
     """Environment variables that describe the run."""
+    shard = assignment.shard
+    of_shard = {}
+    if shard is not None:
+        of_shard = {"CRONFLOW_SHARD_INDEX": str(shard.index), "CRONFLOW_SHARD_TOTAL": str(shard.total)}
     return {
+        **of_shard,
         "CRONFLOW_RUN_ID": assignment.run,
         "CRONFLOW_JOB": assignment.job.name,
         "CRONFLOW_FIRE_AT": f"{assignment.fire_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",

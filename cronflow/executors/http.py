@@ -119,6 +119,8 @@ class HttpExecutor:
             "CronFlow-Fence": str(assignment.fence),
             "CronFlow-Chain": assignment.chain_id,
         }
+        if (shard := assignment.shard) is not None:
+            headers |= {"CronFlow-Shard-Index": str(shard.index), "CronFlow-Shard-Total": str(shard.total)}
         try:
             request = self._client.build_request(target.method, target.url, headers=headers, content=target.body)
         except (httpx2.InvalidURL, ValueError) as error:

@@ -89,6 +89,7 @@ def _request(assignment: Assignment, target: PythonTarget, node: str, args: Mapp
             "fence": assignment.fence,
             "chain_id": assignment.chain_id,
             "node": node,
+            "shard": None if assignment.shard is None else [assignment.shard.index, assignment.shard.total],
             "path": sys.path,
         }
     )

@@ -151,6 +151,7 @@ class PythonExecutor:
             sink=lines,
             cancelled=stopping.look,
             monotonic=asyncio.get_running_loop().time,
+            shard=assignment.shard,
         )
         try:
             function = self._targets.known(target.ref)

@@ -15,6 +15,8 @@ import structlog
 
 from cronflow.domain.errors import Conflict
 from cronflow.domain.job import Job
+from cronflow.domain.run import OPEN
+from cronflow.domain.split import parent_of
 from cronflow.domain.sweep import RunRow
 from cronflow.leader.elector import Elector
 from cronflow.node.role_loop import Wake
@@ -111,9 +113,17 @@ class Cleanup:
             ended = [row for row in page if row.ended_at is not None and row.ended_at < before]
             await self._learn({row.job for row in ended if row.scheduled}, before, known)
             going = [row.id for row in ended if not row.scheduled or not _within_reach(row, known[row.job])]
+            going = await self._without_parts_of_open_runs(going)
             if going:
                 deleted["runs"] += await self._backends.archive.delete_runs(going, before)
                 await self._clock.sleep(PAUSE_S)
+
+    async def _without_parts_of_open_runs(self, ids: Sequence[str]) -> list[str]:
+        """Without the parts whose parent is open: the leader would insert them again."""
+        parents = {parent for run in ids if (parent := parent_of(run)) is not None}
+        rows = await self._backends.archive.rows(parents) if parents else []
+        still_open = {row.id for row in rows if row.state in OPEN}
+        return [run for run in ids if parent_of(run) not in still_open]
 
     async def _learn(self, jobs: Set[str], before: datetime, known: dict[str, JobReach | None]) -> None:
         """Read the reach of each job once. What it allows to delete stays so: the run that has passed was created

@@ -8,6 +8,7 @@ its `NodeLeft` is still on its way.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import timedelta
 
 from cronflow.domain.cluster import Member
@@ -43,6 +44,14 @@ class NodeMonitor:
     def members(self) -> list[Member]:
         """The nodes that were up in the last round. May be read from any thread."""
         return list(self._present.values())
+
+    def missing(self, present: Collection[str]) -> set[str]:
+        """The names of nodes that were up a moment ago and are not among those present. Redis may have been wiped, and
+        they may be back at their next heartbeat.
+        """
+        limit = self._clock.monotonic() - self._timings.stale_after
+        gone = {member.report.name for member, since in self._gone.values() if since > limit}
+        return (gone | {member.report.name for member in self._present.values()}) - set(present)
 
     async def step(self) -> float:
         """Compare the present nodes with those of the last round."""

@@ -38,6 +38,7 @@ from cronflow.domain.planning import (
     wait_for,
 )
 from cronflow.domain.run import Run, RunState, backfill_of, run_id
+from cronflow.domain.split import parent_of
 from cronflow.leader.contention import MOST_POSTED, Contender, Contention, Placer
 from cronflow.leader.deferrals import Deferrals
 from cronflow.leader.dispatcher import Dispatcher
@@ -139,8 +140,10 @@ class Planner:
         look_ahead: LookAhead | None = None,
         held: Callable[[Tenure], str | None] = lambda _: None,
         occupancy: OccupancyReader | None = None,
+        split: Callable[[], None] = lambda: None,
     ) -> None:
         self._jobs, self._plans, self._runs = jobs, plans, runs
+        self._split = split
         self._held = held
         self._membership = membership
         self._canceller = canceller
@@ -384,6 +387,8 @@ class Planner:
                 fire = record.next_fire or now
                 waiting = Waiting(fire=fire, since=now, reason=decision.reason, blocked_by=blocked_by)
                 return Deferred(waiting, blocked=decision.blocked, replaces=decision.replaces)
+            case Fire() if record.job.split is not None:
+                state = RunState.RETRYING
             case Fire():
                 waited = record.waiting if record.waiting and record.waiting.fire == decision.fire else None
                 placed = fleet.place_run(run_id(record.name, decision.fire), record.job, waiting=waited, now=now)
@@ -455,6 +460,8 @@ class Planner:
             self._pending_runs.inserted(plan.record.name, plan.move.pending_run)
             if run.id in fresh:
                 self._count(run)
+        if any(run.split is not None for run in runs):
+            self._split()
         return fresh
 
     def _observe_lateness(self, pushed: Iterable[Planned]) -> None:
@@ -470,7 +477,8 @@ def _uses(records: Iterable[JobRecord]) -> dict[str, Sequence[LimitUse]]:
     """The limits of the fires of these jobs. A run that has no value for a key is dispatched, and fails there."""
     found: dict[str, Sequence[LimitUse]] = {}
     for record in records:
-        if record.job.has_limits:
+        # The parts of a run that is split acquire permits, and it needs none.
+        if record.job.has_limits and record.job.split is None:
             with suppress(InvalidInput):
                 found[record.name] = uses_of(record.job)
     return found
@@ -494,7 +502,7 @@ def _blocking(open_runs: Sequence[OpenRun]) -> Sequence[OpenRun]:
 
 
 def _decision(record: JobRecord, now: datetime, blocking: Sequence[OpenRun]) -> Decision:
-    opened = [run.created_at for run in blocking if backfill_of(run.id) is None]
+    opened = [run.created_at for run in blocking if backfill_of(parent_of(run.id) or run.id) is None]
     return decide(record, now, opened, backfilling=len(opened) < len(blocking))
 
 

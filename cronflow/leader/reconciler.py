@@ -43,6 +43,7 @@ from cronflow.domain.recovery import (
 )
 from cronflow.domain.retry_decision import failed_attempt
 from cronflow.domain.run import DEAD, SCHEDULED, Outcome, Run, RunState, job_of
+from cronflow.domain.splitting import LOOK_AT_PARENT, node_missing, wait_to_split
 from cronflow.domain.transitions import Change, Transition
 from cronflow.leader.contention import Contender, Contention, Placer
 from cronflow.leader.dispatcher import Dispatcher
@@ -68,6 +69,7 @@ QUIET = frozenset({Transition.DISPATCH_RETRY, Transition.POSTPONE})
 IDLE_S = 5.0
 NO_NODE_PAUSE = timedelta(seconds=2)
 WHILE_HELD = timedelta(seconds=5)
+WITHOUT_ITS_NODE = Postpone(timedelta(seconds=5), counts=False)
 GIVEN_UP_ON_WORKER = frozenset({Transition.REDISPATCH_LOST, Transition.MARK_LOST})
 OWN_SPOOL_GRACES = 4
 OWN_SPOOL_LOOK_S = 5.0
@@ -264,7 +266,11 @@ class Reconciler:
         excluding = {
             run.job
             for run in overdue
-            if run.state is not RunState.RUNNING and run.job in jobs and jobs[run.job].job.overlap is not Overlap.ALLOW
+            if run.state is not RunState.RUNNING
+            and run.split is None
+            and run.parent is None
+            and run.job in jobs
+            and jobs[run.job].job.overlap is not Overlap.ALLOW
         }
         if not excluding:
             return {}
@@ -281,6 +287,9 @@ class Reconciler:
         """Decide the run. Its change, if any, goes into the round."""
         now, finish_id = this.now, secrets.token_hex(12)
         record = this.jobs.get(run.job)
+        if record is not None and (parent := _as_parent(run, record)) is not None:
+            this.changes.append(parent)
+            return
         if record is None:
             verdict: Verdict = End(Transition.FAIL, RunState.FAILED, Outcome.PERMANENT, "its job no longer exists")
         else:
@@ -308,8 +317,12 @@ class Reconciler:
         pause = decline_pause(run, now)
         early = run.kind in SCHEDULED and run.fire_at > now
         placed: Placement | NoNode = NoNode(refused)
+        if run.only_node is not None and self._lacks_its_node(this, run, record, verdict, finish_id):
+            return
         if pause is None:
-            placed = this.fleet.place_run(run.id, job, refused, early=early, waiting=run.waiting, now=now)
+            placed = this.fleet.place_run(
+                run.id, job, refused, early=early, waiting=run.waiting, now=now, only=run.only_node
+            )
         if isinstance(placed, NoNode) and early:
             # An edit or a stopping node gave it back before its instant, when it is decided again.
             this.changes.append(transitions.postpone(run, Postpone(run.fire_at - now, counts=False), releases=True))
@@ -353,6 +366,7 @@ class Reconciler:
             not_before=run.fire_at if early else None,
             # Only a deadline for retries needs it.
             requested_at=run.created_at if job.retry.deadline is not None and run.kind not in SCHEDULED else None,
+            shard=run.shard,
         )
         if early:
             self._look_ahead.placed(placed.node, run.fire_at)
@@ -361,6 +375,17 @@ class Reconciler:
         this.placed[run.id] = (placed.node, assignment)
         # The next run of this job in this round waits for this one.
         this.others.setdefault(run.job, {})[run.id] = RunState.DISPATCHED
+
+    def _lacks_its_node(self, this: Round, run: Run, record: JobRecord, verdict: Dispatch, finish_id: str) -> bool:
+        """Whether a part of a broadcast waits for its node, which is gone, or ends because of that."""
+        assert run.only_node is not None
+        named = this.fleet.named(run.only_node)
+        missing = node_missing(run, named, needs_of(record.job), verdict.lost, this.now)
+        if isinstance(missing, End):
+            this.changes.append(transitions.end(run, missing, finish_id, this.now))
+        elif missing is not None:
+            this.changes.append(transitions.postpone(run, WITHOUT_ITS_NODE, missing, releases=True))
+        return missing is not None
 
     def _is_held_back(self, this: Round, run: Run, record: JobRecord, verdict: Dispatch, finish_id: str) -> bool:
         """Whether the run waits for a reason other than a node or a limit, or ends instead."""
@@ -432,7 +457,7 @@ def _uses(runs: Sequence[Run], jobs: Mapping[str, JobRecord]) -> dict[str, Seque
     found: dict[str, Sequence[LimitUse]] = {}
     for run in runs:
         record = jobs.get(run.job)
-        if record is not None and record.job.has_limits:
+        if record is not None and record.job.has_limits and run.split is None:
             with suppress(InvalidInput):
                 found[run.id] = uses_of(record.job, run.args)
     return found
@@ -445,7 +470,18 @@ def _rank(item: Run | Contender, jobs: Mapping[str, JobRecord]) -> tuple[int, da
     assert item.check_at is not None  # It is open.
     record = jobs.get(item.job)
     since = item.check_at if item.waiting is None else min(item.check_at, item.waiting.since)
-    return (0 if record is None else record.job.priority_of(item.kind)), since
+    return (0 if record is None else record.job.priority_of(item.ranked_as)), since
+
+
+def _as_parent(run: Run, record: JobRecord) -> Change | None:
+    """The change of a run that waits and is split, which is the splitter's; None for any other. A run that waited while
+    its job was edited, or that a node of 0.9 inserted, becomes a parent.
+    """
+    if run.split is not None:
+        return transitions.postpone(run, Postpone(LOOK_AT_PARENT, counts=False), run.waiting)
+    if run.parent is not None or run.state is not RunState.RETRYING or record.job.split is None:
+        return None
+    return None if run.cancel_requested else wait_to_split(run, record.job.split, None)
 
 
 def _holder(run: Run, holdings: Holdings) -> Holder:

@@ -11,6 +11,7 @@ from typing import Protocol
 from cronflow.domain.chain import ChainLink
 from cronflow.domain.cluster import Member, NodeReport, Renewal
 from cronflow.domain.job import Job, Overlap, PendingRun
+from cronflow.domain.split import Shard
 
 
 class Election(Protocol):
@@ -68,7 +69,8 @@ class Assignment:
 
     With a `pending_run` the run may have no document yet, and the worker inserts it with its first record. `not_before`
     is the run's instant if it was dispatched earlier: the worker holds it until then. `requested_at` is when a run
-    outside the schedule was requested. `chain` is the run's place in a chain, if it is not the first one there.
+    outside the schedule was requested. `chain` is the run's place in a chain, if it is not the first one there. `shard`
+    is which part of a split run it is.
     """
 
     run: str
@@ -82,6 +84,7 @@ class Assignment:
     not_before: datetime | None = None
     requested_at: datetime | None = None
     chain: ChainLink | None = None
+    shard: Shard | None = None
 
     @property
     def chain_id(self) -> str:
@@ -90,14 +93,14 @@ class Assignment:
 
     @property
     def job_lock(self) -> JobLock:
-        """The lock that the run needs."""
-        slot = self.run if self.job.overlap is Overlap.ALLOW else ""
+        """The lock that the run needs. The parts of a run overlap each other."""
+        slot = self.run if self.job.overlap is Overlap.ALLOW or self.shard is not None else ""
         return JobLock(self.job.name, slot, self.run, self.fence)
 
 
 @dataclass(frozen=True, slots=True)
 class JobLock:
-    """The lock of a taken run. `slot` is the run id if the job's runs may overlap, otherwise empty."""
+    """The lock of a taken run. `slot` is the run id if the job's runs may overlap, or for a part; otherwise empty."""
 
     job: str
     slot: str

@@ -112,7 +112,7 @@ class RunQuery:
     """A filter for runs, newest fire first. `before` is the (fire_at, id) of the last run of the previous page. `dead`
     selects unresolved dead letters. `node` is a node's name or id. `until` is exclusive. `ids` selects these runs; None
     does not restrict them. `backfill` selects the runs of one, `chain` those of a chain, with the one in which it
-    began.
+    began, and `parent` the parts of one.
     """
 
     ids: Collection[str] | None = None
@@ -123,6 +123,7 @@ class RunQuery:
     node: str | None = None
     backfill: str | None = None
     chain: str | None = None
+    parent: str | None = None
     since: datetime | None = None
     until: datetime | None = None
     before: tuple[datetime, str] | None = None
@@ -213,6 +214,12 @@ class RunStore(Protocol):
         """The dispatched and running runs that reserve CPU or memory, in no particular order. The cost is proportional
         to their number.
         """
+
+    async def parents(self, limit: int) -> list[Run]:
+        """The open runs that are split, by the time of their creation. The cost is proportional to their number."""
+
+    async def part_counts(self, parents: Collection[str]) -> dict[str, dict[RunState, int]]:
+        """The number of parts of each of these runs, by state."""
 
     async def running(self, started_until: datetime, limit: int) -> list[RunningRun]:
         """Runs whose present attempt started at this instant or before, in no particular order. The cost is

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NotRequired
 
@@ -84,6 +84,15 @@ class ResolutionSchema(Schema):
     """The latest replay."""
 
 
+class ShardSchema(Schema):
+    """Which part of a run that is split."""
+
+    index: int
+    """Its number, from 0."""
+    total: int
+    """The number of parts."""
+
+
 class RunSchema(Schema):
     """A run: one fire of a job."""
 
@@ -153,6 +162,12 @@ class RunSchema(Schema):
     """The run that it replays."""
     backfill: str | None
     """The backfill that it belongs to."""
+    parent: str | None
+    """The run that it is a part of."""
+    shard: ShardSchema | None
+    """Which part of that run it is."""
+    parts: int | None
+    """The number of parts that it is split into; null: not split, or a broadcast whose nodes are not chosen yet."""
     dead: bool
     """Whether it is a dead letter: failed or lost, and neither replayed nor acknowledged."""
     resolution: ResolutionSchema | None
@@ -181,6 +196,8 @@ class LateSchema(Schema):
 class RunDetailSchema(RunSchema):
     """A run with the results that arrived too late."""
 
+    part_states: dict[str, int] | None
+    """The number of its parts by state; null: it is not split."""
     late: list[LateSchema]
     """Results that arrived too late and were not accepted."""
 
@@ -315,13 +332,21 @@ def run_schema(run: Run) -> RunSchema:
         "blocked_by": run.blocked_by,
         "replay_of": run.replay_of,
         "backfill": run.backfill,
+        "parent": run.parent,
+        "shard": None if run.shard is None else {"index": run.shard.index, "total": run.shard.total},
+        "parts": None if run.split is None else run.split.count,
         "dead": run.is_dead,
         "resolution": None if run.resolution is None else resolution_schema(run.resolution),
     }
 
 
-def run_detail_schema(run: Run, late: Sequence[LateResult]) -> RunDetailSchema:
-    return {**run_schema(run), "late": [late_schema(result) for result in late]}
+def run_detail_schema(run: Run, late: Sequence[LateResult], parts: Mapping[RunState, int] | None) -> RunDetailSchema:
+    """`parts` has the number of its parts by state, None if it is not split."""
+    return {
+        **run_schema(run),
+        "part_states": None if parts is None else {state.value: parts[state] for state in RunState if state in parts},
+        "late": [late_schema(result) for result in late],
+    }
 
 
 def mark_schema(run: Run) -> MarkSchema:

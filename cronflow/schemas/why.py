@@ -15,6 +15,7 @@ from cronflow.schemas.runs import (
     CoversSchema,
     PlacementSchema,
     ResolutionSchema,
+    ShardSchema,
     attempt_schema,
     covers_schema,
     placement_schema,
@@ -67,13 +68,26 @@ class KeptByEditSchema(Schema):
 
 
 class RequestedSchema(Schema):
-    """The run was requested outside the schedule, replays another run, or belongs to a backfill."""
+    """The run was requested outside the schedule, replays another run, belongs to a backfill, or is a part of a run."""
 
     step: Literal["requested"]
     at: str
     kind: Kind
     replay_of: str | None
     backfill: str | None
+    parent: str | None
+    shard: ShardSchema | None
+
+
+class PartsSchema(Schema):
+    """The run is split, and its parts execute."""
+
+    step: Literal["parts"]
+    at: str | None
+    count: int | None
+    counts: dict[str, int]
+    waiting: str | None
+    blocked_by: str | None
 
 
 class LatenessSchema(Schema):
@@ -237,7 +251,7 @@ class UnrecordedSchema(Schema):
 LinkSchema = (
     DueSchema | NotDueSchema | UpcomingSchema | KeptByEditSchema | RequestedSchema | LatenessSchema | OverlappingSchema
     | UnplannedSchema | PlacedSchema | DispatchedSchema | StartedSchema | TriedSchema | RunsNowSchema | TriesAgainSchema
-    | NoRetriesSchema | EndedSchema | UnrecordedSchema | BackfilledSchema
+    | NoRetriesSchema | EndedSchema | UnrecordedSchema | BackfilledSchema | PartsSchema
 )  # fmt: skip
 
 
@@ -272,7 +286,21 @@ def link_schema(link: chain.Link) -> LinkSchema:
             return _schedule_schema(link)
         case chain.Lateness() | chain.Overlapping() | chain.Unplanned() | chain.Placed() | chain.Dispatched():
             return _planning_schema(link)
+        case chain.Parts():
+            return _parts_schema(link)
     return _running_schema(link)
+
+
+def _parts_schema(parts: chain.Parts) -> PartsSchema:
+    waiting = parts.waiting
+    return {
+        "step": "parts",
+        "at": optional_iso(parts.at),
+        "count": parts.count,
+        "counts": {state.value: parts.counts[state] for state in RunState if state in parts.counts},
+        "waiting": None if waiting is None else str(waiting),
+        "blocked_by": None if waiting is None else waiting.blocked_by,
+    }
 
 
 def _schedule_schema(
@@ -317,13 +345,15 @@ def _schedule_schema(
                 "note": note,
                 "until": optional_iso(until),
             }
-        case chain.Requested(at, kind, replay_of, backfill):
+        case chain.Requested(at, kind, replay_of, backfill, parent, shard):
             return {
                 "step": "requested",
                 "at": iso(at),
                 "kind": kind,
                 "replay_of": replay_of,
                 "backfill": backfill,
+                "parent": parent,
+                "shard": None if shard is None else {"index": shard.index, "total": shard.total},
             }
         case chain.Unrecorded(reason):
             return {"step": "unrecorded", "reason": reason}

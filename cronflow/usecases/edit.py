@@ -282,7 +282,7 @@ class Editor:
                         edited[run.job].changed,
                         gone.get(run.id) or reason,
                         # A pause stops a backfill, and does not thin it out.
-                        (keep_waiting and not gone[run.id]) or (reason == "paused" and run.kind is Kind.BACKFILL),
+                        (keep_waiting and not gone[run.id]) or (reason == "paused" and run.ranked_as is Kind.BACKFILL),
                         now,
                     )
                     for run in old
@@ -403,7 +403,8 @@ def _expect(name: str, record: JobRecord | None, expected: int | None) -> None:
 
 
 def _retired(run: Run, changed: JobRecord, reason: str, keep_waiting: bool, now: datetime) -> Change:
-    if run.state is RunState.RUNNING or (keep_waiting and run.state is RunState.RETRYING):
+    has_begun = run.state is RunState.RUNNING or (run.split is not None and run.split.begun)
+    if has_begun or (keep_waiting and run.state is RunState.RETRYING):
         return transitions.keep(run, changed)
     finish_id = secrets.token_hex(12)
     if keep_waiting:

@@ -78,12 +78,17 @@ class Explainer:
         mode = await self._backends.control.maintenance()
         occupancy = await read_occupancy(self._backends.runs, [record]) if has_rules(record.job) else None
         fleet = Fleet(await self._backends.membership.members(), occupancy=occupancy)
-        answer = fleet.place_run("" if run is None else run.id, record.job, refused)
+        answer = fleet.place_run(
+            "" if run is None else run.id, record.job, refused, only=None if run is None else run.only_node
+        )
         return Known(
             record=record,
             versions=versions,
             run=run,
             now=now,
+            part_counts={}
+            if run is None or run.split is None
+            else (await self._backends.runs.part_counts([run.id]))[run.id],
             led=await self._backends.election.holder() is not None,
             no_node=answer if isinstance(answer, NoNode) else None,
             breaker=breakers.get(record.name),

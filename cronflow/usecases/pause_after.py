@@ -13,7 +13,7 @@ import structlog
 from cronflow.domain.errors import CronFlowError
 from cronflow.domain.events import JobPausedAfterFailures
 from cronflow.domain.job import JobRecord
-from cronflow.domain.run import DEAD, RunState
+from cronflow.domain.run import DEAD, Kind, RunState
 from cronflow.ports import EventSink, JobStore, RunQuery, RunStore, discard_event
 from cronflow.usecases.edit import Editor
 
@@ -42,7 +42,9 @@ class PauseAfterFailures:
         limit = record.job.pause_after
         if limit is None or record.paused or record.deleted_at is not None:
             return
-        newest = await self._runs.find(RunQuery(job=record.name, states=DEAD | {RunState.SUCCEEDED}, limit=limit))
+        kinds = () if record.job.split is None else frozenset(Kind) - {Kind.PART}
+        query = RunQuery(job=record.name, states=DEAD | {RunState.SUCCEEDED}, kinds=kinds, limit=limit)
+        newest = await self._runs.find(query)
         failed = [run for run in newest if run.state in DEAD and run.job_ver == record.ver]
         if len(failed) < limit:
             return

@@ -22,6 +22,8 @@ from cronflow.domain.failures import Failure
 from cronflow.domain.job import JobRecord
 from cronflow.domain.planning import run_on_request
 from cronflow.domain.run import Kind, Resolution, Run, RunState, Settled, replay_id
+from cronflow.domain.split import Split
+from cronflow.domain.splitting import replayed
 from cronflow.ports import Backends, Clock, JobStore, LateResult, LogLine, Queue, RunQuery, RunStore
 from cronflow.usecases.audit import Auditor, Changed
 from cronflow.usecases.failures import failures_between
@@ -60,6 +62,12 @@ class RunUseCases:
             return run
         found = await self._backends.results.get([run.finish_id])
         return replace(run, result=found.get(run.finish_id))
+
+    async def part_counts(self, run: Run) -> Mapping[RunState, int] | None:
+        """The number of its parts by state; None if it is not split."""
+        if run.split is None:
+            return None
+        return (await self._backends.runs.part_counts([run.id]))[run.id]
 
     async def late(self, run_id: str) -> list[LateResult]:
         """Results of the run that arrived too late to be accepted, in full."""
@@ -120,10 +128,15 @@ class RunUseCases:
         its own arguments. It belongs to the same chain; only with `followers` the jobs that follow it run again too.
         Returns the id of the replay.
 
-        Raises NotFound for the run or its job. Raises Conflict while the run is open, and with `only_dead` if it is not
-        a dead letter.
+        The replay of a run that was split repeats the parts that did not succeed, or all of them if every part did.
+
+        Raises NotFound for the run or its job. Raises Conflict while the run is open, for a part, and with `only_dead`
+        if it is not a dead letter.
         """
         run = await self.get(run_id)
+        if run.parent is not None:
+            what = f"run {run_id} is a part of {run.parent}"
+            raise Conflict(f"{what}; replay that one, which repeats the parts that did not succeed")
         if run.is_open:
             raise Conflict(f"run {run_id} is {run.state}; only a run that has ended can be replayed")
         if only_dead and not run.is_dead:
@@ -154,9 +167,11 @@ class RunUseCases:
         self, record: JobRecord, run: Run, args: Mapping[str, object] | None, followers: bool
     ) -> str:
         """Insert a replay. A dead letter that has an unmarked replay keeps that one."""
+        split = await self._split_again(run)
         async for number, present in self._replays(run.id):
             if present is None:
                 replay = self._new_replay(record, run, replay_id(run.id, number), args, followers)
+                replay = replay if split is None else replace(replay, split=split)
                 if await self._backends.runs.insert([replay]):
                     return replay.id
                 # A concurrent replay took this number.
@@ -164,6 +179,13 @@ class RunUseCases:
             if run.is_dead and present.replay_of == run.id:
                 return present.id
         raise AssertionError("replay numbers are unlimited")
+
+    async def _split_again(self, run: Run) -> Split | None:
+        """How a replay of the run is split; None: as its job says."""
+        if run.split is None:
+            return None
+        standings = await self._backends.runs.standings([plan.id for plan in run.split.parts(run.id)])
+        return replayed(run, {part: standing.state for part, standing in standings.items()})
 
     async def _replays(self, run_id: str) -> AsyncIterator[tuple[int, Run | None]]:
         """The replays by number, then None for every free number."""
@@ -236,4 +258,5 @@ class Canceller:
 
 
 def _is_requested(run: Run) -> bool:
-    return run.state is RunState.RUNNING and run.cancel_requested
+    may_be_requested = run.state is RunState.RUNNING or run.split is not None
+    return may_be_requested and run.cancel_requested

@@ -13,7 +13,7 @@ from cronflow.domain.schedule.kinds import Every
 from cronflow.ports import LateResult, LogLine
 from cronflow.schemas.runs import run_schema
 from tests.api.conftest import Client
-from tests.cli.scene import FAILED, FENCE, NOON, RETRYING, RUNNING, RUNS, SUCCEEDED, Scene, ago, run
+from tests.cli.scene import FAILED, FENCE, NOON, RETRYING, RUNNING, RUNS, SUCCEEDED, Scene, a_split_run, ago, run
 
 NEWEST_FIRST = [one.id for one in sorted(RUNS, key=lambda one: (one.fire_at, one.id), reverse=True)]
 LOST = next(one.id for one in RUNS if one.state is RunState.LOST)
@@ -103,9 +103,29 @@ async def test_a_run_is_shown_with_its_late_outcomes(scene: Scene, client: Clien
     shown = await client.get(f"/runs/{FAILED}", who="viewer")
     [outcome] = shown.pop("late")
     assert (outcome["node"], outcome["result"]) == ("node-z#1", {"rows": 1})
+    assert shown.pop("part_states") is None
     assert shown == run_schema(await scene.service.runs.get(FAILED))
     for one in RUNS:
         await client.get(f"/runs/{one.id}")
+
+
+async def test_a_run_that_was_split_is_shown_with_its_parts(scene: Scene, client: Client) -> None:
+    parent, *parts = a_split_run()
+    await scene.backends.runs.insert([parent, *parts])
+    shown = await client.get(f"/runs/{parent.id}", who="viewer")
+    assert (shown["parts"], shown["part_states"]) == (3, {"succeeded": 2, "failed": 1})
+    found = await client.all("/runs", parent=parent.id, limit=2)
+    assert [(one["id"], one["parent"], one["shard"]["index"], one["kind"]) for one in found] == [
+        (f"{parent.id}~s{n}", parent.id, n, "part") for n in (2, 1, 0)
+    ]
+    assert {one["dead"] for one in found} == {False}
+    [link] = [one for one in (await client.get(f"/runs/{parent.id}/why"))["links"] if one["step"] == "parts"]
+    assert (link["count"], link["counts"]) == (3, {"succeeded": 2, "failed": 1})
+    [link, *_] = (await client.get(f"/runs/{parts[1].id}/why"))["links"]
+    assert (link["step"], link["parent"], link["shard"]) == ("requested", parent.id, {"index": 1, "total": 3})
+    await client.post(f"/runs/{parts[2].id}/retry", {}, 409)
+    replay = await client.post(f"/runs/{parent.id}/retry", {}, 202)
+    assert (await client.get(f"/runs/{replay['id']}"))["parts"] == 1
 
 
 async def test_lines_are_paginated_in_order_and_an_open_run_may_add_more(scene: Scene, client: Client) -> None:

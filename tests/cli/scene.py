@@ -21,6 +21,7 @@ from cronflow.domain.job_breaker import BreakerState
 from cronflow.domain.permits import NamedLimit, PermitRequest
 from cronflow.domain.run import Attempt, Covers, Kind, Outcome, Run, RunState, run_id
 from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule, next_after
+from cronflow.domain.split import Split, SplitBy
 from cronflow.ports import LogLine
 from cronflow.testing.clock import FakeClock
 from cronflow.testing.memory import MemoryBackends, memory_backends
@@ -74,6 +75,19 @@ def run(job: str, fire: datetime, state: RunState, **rest: Any) -> Run:
         **rest,
     }
     return Run(**fields)
+
+
+def a_split_run() -> list[Run]:
+    """A run that failed because one of its three parts did, and the parts."""
+    parent = run("sync-tokens", ago(minutes=7), RunState.FAILED)
+    split = Split(by=SplitBy.SHARDS, total=3, begun=True)
+    parent = replace(parent, id="sync-tokens@manual-7", kind=Kind.MANUAL, node=None, split=split)
+    states = (RunState.SUCCEEDED, RunState.SUCCEEDED, RunState.FAILED)
+    parts = [
+        replace(run(parent.job, parent.fire_at, state), id=plan.id, kind=Kind.PART, shard=plan.shard)
+        for plan, state in zip(split.parts(parent.id), states, strict=True)
+    ]
+    return [parent, *parts]
 
 
 JOBS: Sequence[Job] = (

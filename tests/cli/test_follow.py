@@ -33,7 +33,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> ScriptedClient:
 
 def a_run(state: RunState = RunState.RUNNING, **fields: Any) -> dict[str, Any]:
     over = {} if state in OPEN else {"ended_at": "2026-11-21T11:59:58Z", "duration_ms": 3200}
-    return {**run_detail_schema(SOME, []), "state": state, **over, **fields}
+    return {**run_detail_schema(SOME, [], None), "state": state, **over, **fields}
 
 
 def a_line(text: str, n: int = 0, level: str = "info", **fields: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import yaml
 
 from cronflow.ports import LargeResult
 from tests.cli.conftest import Cli, parsed, row
-from tests.cli.scene import FAILED, FENCE, RETRYING, RUNNING, RUNS, SUCCEEDED, Scene
+from tests.cli.scene import FAILED, FENCE, RETRYING, RUNNING, RUNS, SUCCEEDED, Scene, a_split_run
 
 # fmt: off
 FIELDS = {
@@ -92,7 +92,7 @@ def test_a_job_without_runs_is_fine_but_an_unknown_job_is_an_error(cli: Cli) -> 
     result = cli("runs", "list", "--job", "black-friday")
     assert (result.exit_code, result.stdout) == (
         0,
-        "No runs match. Leave out --job, --state, --since or --backfill to see more.\n",
+        "No runs match. Leave out --job, --state, --since, --backfill or --parent to see more.\n",
     )
     assert cli("runs", "list", "--job", "black-fridya").exit_code == 3
 
@@ -205,3 +205,17 @@ def test_a_traceback_is_shown_in_full_on_the_page_and_shortened_in_tables(cli: C
     assert row(cli("runs", "list"), FAILED).endswith("  ValueError: no rows")
     shown = cli("runs", "show", FAILED).stdout
     assert "\n         ValueError: no rows\n\n         Traceback (most recent call last):\n           File x\n" in shown
+
+
+def test_a_run_that_was_split_is_shown_with_its_parts_which_are_listed_by_it(scene: Scene, cli: Cli) -> None:
+    parent, *parts = a_split_run()
+    asyncio.run(scene.backends.runs.insert([parent, *parts]))
+    shown = cli("runs", "show", parent.id).stdout
+    assert "parts    3: 2 succeeded, 1 failed" in shown
+    assert f"its parts: cronflow runs list --parent {parent.id}" in shown
+    assert f"part of  {parent.id}  index 2 of 3" in cli("runs", "show", parts[2].id).stdout
+    listed = cli("runs", "list", "--parent", parent.id, "-o", "name").stdout.split()
+    assert listed == [part.id for part in reversed(parts)]
+    assert "--parent to see more" in cli("runs", "list", "--parent", "nobody@1").stdout
+    assert "into 3 parts: 2 succeeded, 1 failed" in cli("runs", "why", parent.id).stdout
+    assert f"as a part of {parent.id}" in cli("runs", "why", parts[0].id).stdout

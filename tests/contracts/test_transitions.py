@@ -14,11 +14,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cronflow.domain import transitions
+from cronflow.domain import splitting, transitions
 from cronflow.domain.job import Delivery, Job, JobRecord, PythonTarget, Retry
+from cronflow.domain.placement import Waiting
 from cronflow.domain.planning import run_of_pending, run_on_request
 from cronflow.domain.recovery import Dispatch, End, Postpone
 from cronflow.domain.run import OPEN, Attempt, AttemptResult, Kind, Outcome, Run, RunState
+from cronflow.domain.split import Split, SplitBy
 from cronflow.domain.transitions import TRANSITIONS, Actor, Change, ClaimedRun, Transition
 from tests.contracts.builders import T0, a_pend, a_record, a_run
 from tests.contracts.conftest import Stores
@@ -84,6 +86,20 @@ def ends(transition: Transition, target: RunState, outcome: Outcome | None) -> C
     return lambda run: transitions.end(run, End(transition, target, outcome, "why", LOST, "because"), "finish", NOW)
 
 
+SPLIT = Split(by=SplitBy.SHARDS, total=3)
+
+
+def sums_up(second: RunState) -> Callable[[Run], Change]:
+    def change(run: Run) -> Change:
+        parent = replace(run, split=replace(SPLIT, begun=True), cancel_requested=second is RunState.CANCELLED)
+        states = {f"{run.id}~s{n}": state for n, state in enumerate([RunState.SUCCEEDED, second, RunState.SUCCEEDED])}
+        ended = splitting.parts_ended(parent, states)
+        assert ended is not None
+        return splitting.sum_up(parent, states, ended, {}, "finish", NOW)
+
+    return change
+
+
 LEADER, WORKER, EDITOR = Actor.LEADER, Actor.WORKER, Actor.EDITOR
 ONCE = Delivery.AT_MOST_ONCE
 
@@ -142,6 +158,27 @@ WAYS: Mapping[str, Way] = {
         EDITED,
         lambda run: transitions.requeue(run, a_record(run.job, ver=NEW_VER), "finish"),
     ),
+    "begin a parent": Way(
+        Transition.SPLIT,
+        LEADER,
+        frozenset({"state", "fence", "job_ver", "not cancelled"}),
+        lambda run: splitting.begin(run, SPLIT, fence=NEW_FENCE, term=2, job_ver=NEW_VER, at=NOW),
+    ),
+    "wait to split": Way(
+        Transition.WAIT_TO_SPLIT,
+        LEADER,
+        frozenset({"state", "fence", "job_ver"}),
+        lambda run: splitting.wait_to_split(run, SPLIT, Waiting(fire=T0, since=NOW, reason="another run")),
+    ),
+    "cancel a parent that has begun": Way(
+        Transition.CANCEL_PARTS,
+        EDITOR,
+        HELD,
+        lambda run: transitions.cancel(replace(run, split=replace(SPLIT, begun=True)), "no", "ann", "finish", NOW),
+    ),
+    "sum up succeeded": Way(Transition.SUM_UP, LEADER, HELD, sums_up(RunState.SUCCEEDED)),
+    "sum up failed": Way(Transition.SUM_UP, LEADER, HELD, sums_up(RunState.FAILED)),
+    "sum up cancelled": Way(Transition.SUM_UP, LEADER, HELD, sums_up(RunState.CANCELLED)),
     "confirm cancel": Way(
         Transition.CONFIRM_CANCEL, LEADER, SEEN, ends(Transition.CONFIRM_CANCEL, RunState.CANCELLED, Outcome.CANCELLED)
     ),
@@ -157,12 +194,18 @@ def _inserted_as_skipped(record: JobRecord, fire: datetime) -> Run:
     return run_of_pending(record.job, a_pend(fire, FENCE, state=RunState.SKIPPED, reason="misfire", node=None), 1)
 
 
+def _inserted_as_parent(record: JobRecord, fire: datetime) -> Run:
+    job = replace(record.job, shards=3)
+    return run_of_pending(job, a_pend(fire, FENCE, state=RunState.RETRYING, node=None), 1)
+
+
 def _inserted_on_request(record: JobRecord, fire: datetime) -> Run:
     return run_on_request(record, a_run(record.name, fire).id, Kind.MANUAL, fire, {"a": 1}, NOW)
 
 
 INSERTS: Mapping[Transition, Callable[[JobRecord, datetime], Run]] = {
     Transition.PLAN: _inserted_by_planner,
+    Transition.PLAN_PARENT: _inserted_as_parent,
     Transition.SKIP_FIRE: _inserted_as_skipped,
     Transition.REQUEST: _inserted_on_request,
 }

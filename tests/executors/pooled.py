@@ -33,6 +33,10 @@ def tells_from_a_thread(ctx: Context) -> dict[str, object]:
 
 
 @app.job(process=True)
+def tells_its_shard(ctx: Context) -> list[int] | None:
+    return None if ctx.shard is None else [ctx.shard.index, ctx.shard.total]
+
+
 def tells_from_a_child() -> list[int]:
     return [os.getpid(), os.getppid()]
 

@@ -1,4 +1,4 @@
-"""The checker of histories: the rules H1 to H13, each a function that yields what contradicts the protocol.
+"""The checker of histories: the rules H1 to H14, each a function that yields what contradicts the protocol.
 
 It shares with the code that it judges the values, the table of transitions and nothing that plans, places or recovers:
 instants come from the oracle, by way of the audit. A rule that faults may bend says by which, and looks for one whose
@@ -18,6 +18,7 @@ from cronflow.domain.concurrency import LimitUse, uses_of
 from cronflow.domain.job import Delivery, StartGuard
 from cronflow.domain.run import ENDED, SCHEDULED, Attempt, Kind, Outcome, Run, RunState, run_id
 from cronflow.domain.schedule.kinds import last_before
+from cronflow.domain.split import Split
 from cronflow.domain.transitions import TRANSITIONS
 from cronflow.domain.version import Version, version_due
 from cronflow.testing.audit import audit, expectations
@@ -299,8 +300,9 @@ def each_end_is_answered_once(history: History) -> Violations:
     """H13: the end of each run of a job that is followed led to one run of each job that follows it alone, and to at
     most one of a job that follows several.
     """
-    answers = Counter((run.job, one.run) for run in history.runs if run.chain is not None for one in run.chain.of)
-    for run in history.runs:
+    runs = [run for run in history.runs if run.kind is not Kind.PART]
+    answers = Counter((run.job, one.run) for run in runs if run.chain is not None for one in run.chain.of)
+    for run in runs:
         if run.followed and not run.is_open and run.created_at <= history.healed:
             yield run.id, "no job has followed its end"
         if run.is_open or run.followed or run.kind is Kind.REPLAY:
@@ -314,6 +316,47 @@ def each_end_is_answered_once(history: History) -> Violations:
                 yield run.id, f"{record.name} has followed its end {count} times"
             if count == 0 and len(upstream) == 1 and upstream[run.job].on is On.ENDED:
                 yield run.id, f"{record.name} has not followed its end"
+
+
+def a_parent_follows_from_its_parts(history: History) -> Violations:
+    """H14: a run that was split has exactly its parts, each once. It ends after they have, and its state follows from
+    theirs. One that never began has none.
+    """
+    yield from flaws_of_parents(history.runs)
+
+
+def flaws_of_parents(runs: Sequence[Run]) -> Violations:
+    """What contradicts H14 among these runs."""
+    split = {run.id: run for run in runs if run.split is not None}
+    parts: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        if run.kind is Kind.PART:
+            parts[run.id.rpartition("~")[0]].append(run)
+    for parent in parts.keys() - split.keys():
+        yield parent, "it has parts, and does not exist or was not split"
+    for run in split.values():
+        assert run.split is not None
+        wanted = _labels(run.split) if run.split.begun else []
+        labels = [part.id.rpartition("~")[2] for part in parts[run.id]]
+        if strange := sorted(set(labels) - set(wanted)):
+            yield run.id, f"it was not split into {strange[0]}"
+        if not run.is_open:
+            if len(labels) != len(wanted):
+                yield run.id, f"it has {len(labels)} parts, and was split into {len(wanted)}"
+            yield from _flaws_of_end(run, parts[run.id])
+
+
+def _flaws_of_end(run: Run, parts: Sequence[Run]) -> Violations:
+    if any(part.ended_at is None or (run.ended_at and part.ended_at > run.ended_at) for part in parts):
+        yield run.id, "it ended before a part of it"
+    states = {part.state for part in parts}
+    if (run.state is RunState.SUCCEEDED) != (states == {RunState.SUCCEEDED}):
+        yield run.id, f"it is {run.state}, and its parts are {', '.join(sorted(states)) or 'none'}"
+
+
+def _labels(split: Split) -> list[str]:
+    names = [f"n-{node}" for node in split.nodes] if split.nodes else [f"s{n}" for n in range(split.total)]
+    return names if split.only is None else [names[n] for n in split.only]
 
 
 RULES: Mapping[str, Callable[[History], Violations]] = {
@@ -330,6 +373,7 @@ RULES: Mapping[str, Callable[[History], Violations]] = {
     "H11": without_faults_starts_are_runs,
     "H12": no_limit_is_exceeded,
     "H13": each_end_is_answered_once,
+    "H14": a_parent_follows_from_its_parts,
 }
 
 
@@ -350,9 +394,9 @@ def _with_before(steps: Sequence[Step]) -> Iterable[tuple[Step | None, Step]]:
 
 
 def _judged(history: History) -> Iterator[Run]:
-    """Those whose handlers write the sink."""
+    """Those whose handlers write the sink: a run that was split has none."""
     jobs = {record.name for record in history.jobs}
-    return (run for run in history.runs if run.job in jobs)
+    return (run for run in history.runs if run.job in jobs and run.split is None)
 
 
 def _starts(history: History, run: Run) -> list[Noted]:

@@ -16,6 +16,7 @@ from cronflow.domain.chain import ChainLink, On, Upstream, UpstreamRun
 from cronflow.domain.concurrency import KeyedConcurrency
 from cronflow.domain.job import Delivery, Overlap, Retry, StartGuard
 from cronflow.domain.run import Attempt, AttemptResult, Covers, Kind, Outcome, Run, RunState, run_id
+from cronflow.domain.split import Split, SplitBy
 from cronflow.ports import LateResult
 from tests.contracts.builders import T0, a_job, a_pend, a_record, a_run
 from tests.history.checker import RULES, check
@@ -77,6 +78,17 @@ def a_skip(job: str, minute: int) -> tuple[Run, list[Step], list[Noted]]:
     return run, [Step(run=run.id, at=fire, state=run.state, fence=50, term=1, job_ver=1)], []
 
 
+PARENT = "report@manual-1"
+
+
+def a_split_run() -> list[Run]:
+    """A run in two parts that no handler saw."""
+    ended = {"state": RunState.CANCELLED, "check_at": None, "ended_at": at(1), "attempt": 0}
+    parts = [a_run("report", T0, id=f"{PARENT}~s{n}", kind=Kind.PART, **ended) for n in range(2)]
+    split = Split(by=SplitBy.SHARDS, total=2, begun=True)
+    return [a_run("report", T0, id=PARENT, kind=Kind.MANUAL, split=split, **ended), *parts]
+
+
 def a_history() -> History:
     """As it should be."""
     lives = [
@@ -101,7 +113,7 @@ def a_history() -> History:
             replace(a_record("payment", T0 + 4 * MINUTE, since=T0, pending_run=a_pend(last, 204)), job=payment),
         ],
         earlier={},
-        runs=[run for run, _, _ in lives],
+        runs=[*(run for run, _, _ in lives), *a_split_run()],
         late=[
             LateResult(
                 run=lost, fence=104, node="n1#a", at=at(150), attempt_result=AttemptResult(Outcome.OK), finish_id="f104"
@@ -271,6 +283,12 @@ FORGED: Sequence[tuple[str, str, Forge]] = [
     ("H13", "an end without an answer", lambda h: with_followers(h, PAYMENT[:3])),
     ("H13", "an end with two answers", lambda h: with_followers(h, [*PAYMENT, PAYMENT[1]])),
     ("H13", "an end that still waits for its answer", lambda h: with_run(h, PAYMENT[0], followed=True)),
+    ("H14", "a part is missing", lambda h: without_run(h, f"{PARENT}~s1")),
+    ("H14", "a parent is missing", lambda h: without_run(h, PARENT)),
+    ("H14", "a part too many", lambda h: with_run(h, f"{PARENT}~s1", id=f"{PARENT}~s2")),
+    ("H14", "parts of a run that never began", lambda h: with_run(h, PARENT, split=Split(by=SplitBy.SHARDS, total=2))),
+    ("H14", "a success of parts that were cancelled", lambda h: with_run(h, PARENT, state=RunState.SUCCEEDED)),
+    ("H14", "a parent that ended before its parts", lambda h: with_run(h, f"{PARENT}~s0", ended_at=at(2))),
     ("H11", "started and not recorded", lambda h: with_lines(quiet(h), Noted(START, REPORT[0], 77, "n1", at(0)))),
 ]
 

@@ -13,7 +13,8 @@ import pytest
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.job import JobRecord
 from cronflow.domain.job_breaker import BreakerState
-from cronflow.domain.run import AttemptResult, Outcome, Run, RunState
+from cronflow.domain.run import AttemptResult, Kind, Outcome, Run, RunState
+from cronflow.domain.split import Split, SplitBy
 from cronflow.leader import maintenance
 from cronflow.leader.maintenance import Cleanup
 from cronflow.ports import LateResult, LogLine
@@ -55,6 +56,19 @@ async def a_job_with_runs(forge: Forge, *ago: timedelta, name: str = "report", *
 
 async def left(forge: Forge) -> list[str]:
     return [row.id for row in await forge.backends.archive.runs()]
+
+
+async def test_the_parts_of_a_run_that_is_open_stay(forge: Forge) -> None:
+    fire = forge.now - 40 * DAY
+    split = Split(by=SplitBy.SHARDS, total=2, begun=True)
+    parents = [
+        a_run("report", fire, id="report@open", state=RunState.RETRYING, split=split),
+        ended(fire, id="report@ended", split=split),
+    ]
+    parts = [ended(fire, id=f"{parent.id}~s{n}", kind=Kind.PART) for parent in parents for n in range(2)]
+    await forge.backends.runs.insert([*parents, *parts])
+    await clean(forge)
+    assert await left(forge) == ["report@open", "report@open~s0", "report@open~s1"]
 
 
 async def test_runs_that_ended_before_the_retention_go_and_the_others_stay(forge: Forge) -> None:

@@ -160,6 +160,36 @@ async def test_a_run_that_a_slow_leader_inserts_after_its_job_was_paused_does_no
         assert [(run.state, run.reason) for run in of(cluster, "report")] == [(RunState.SKIPPED, "paused")]
 
 
+async def test_the_parts_of_a_run_belong_to_its_chain_and_only_their_sum_is_followed() -> None:
+    async with a_cluster("a", "b") as cluster:
+        jobs = [a_job("import", shards=2), a_job("report", "import", shards=3), a_job("mail", "report")]
+        await cluster.service.jobs.apply(jobs)
+        first = await cluster.service.jobs.trigger("import")
+        await cluster.elapse(15)
+        assert [len(of(cluster, name)) for name in ("import", "report", "mail")] == [3, 4, 1]
+        assert {(run.state, run.chain_id) for run in cluster.runs} == {(RunState.SUCCEEDED, first)}
+        (mail,) = of(cluster, "mail")
+        (report,) = [run for run in of(cluster, "report") if run.parent is None]
+        assert mail.chain is not None
+        assert [one.run for one in mail.chain.of] == [report.id]
+
+
+async def test_a_split_run_that_is_inserted_after_its_job_was_paused_has_no_parts() -> None:
+    async with a_cluster("a") as cluster:
+        await cluster.service.jobs.apply([a_job("import"), a_job("report", "import", shards=3)])
+        insert = cluster.backends.runs.insert
+
+        async def late(runs: Sequence[Run]) -> set[str]:
+            if any(run.kind is Kind.AFTER for run in runs):
+                await cluster.service.jobs.pause("report")
+            return await insert(runs)
+
+        cluster.backends.runs.insert = late  # type: ignore[method-assign]
+        await cluster.service.jobs.trigger("import")
+        await cluster.elapse(8)
+        assert [(run.state, run.reason) for run in of(cluster, "report")] == [(RunState.SKIPPED, "paused")]
+
+
 DIAMOND = [a_job("import"), a_job("left", "import"), a_job("right", "import"), a_job("report", "left", "right")]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -25,6 +25,7 @@ from cronflow.domain.errors import BackendUnavailable, Conflict
 from cronflow.domain.job import Delivery, Job, Overlap, PythonTarget, Retry, StartGuard
 from cronflow.domain.run import AttemptResult, Outcome, Run
 from cronflow.domain.schedule.kinds import Every
+from cronflow.domain.split import RunOn
 from cronflow.node.timings import Timings
 from cronflow.ports import Assignment, LineSink
 from cronflow.testing.clock import FakeClock
@@ -50,18 +51,41 @@ VERBS = (
 )
 
 
+SPLIT_VERBS = (*VERBS, "runs.parents", "runs.part_counts", "runs.existing", "runs.taken_of")
+
+
+def job(name: str, every: str | None, seconds: float, **fields: Any) -> Job:
+    """How long a run takes and how often it fails stands in the arguments."""
+    fields = {"retry": Retry(max=0)} | fields
+    return Job(
+        name=name,
+        target=PythonTarget("jobs:work", {"seconds": seconds, "fails": 0 if fields["retry"].max == 0 else 0.4}),
+        schedule=None if every is None else Every(every),
+        **fields,
+    )
+
+
+def split_jobs() -> list[Job]:
+    """Runs that are split, and one job whose runs are not."""
+    return [
+        job("allow", "6s", 1.0, overlap=Overlap.ALLOW),
+        job("forbid", "8s", 2.0, shards=3, retry=Retry(max=2, initial="2s")),
+        job("replace", "15s", 9.0, shards=3, overlap=Overlap.REPLACE),
+        job("once", "12s", 2.0, shards=2, delivery=Delivery.AT_MOST_ONCE, overlap=Overlap.QUEUE),
+        job("everywhere", "12s", 2.0, run_on=RunOn.EVERY_NODE),
+        job(
+            "everywhere-retried",
+            "9s",
+            1.0,
+            run_on=RunOn.EVERY_NODE,
+            overlap=Overlap.ALLOW,
+            retry=Retry(max=2, initial="2s"),
+        ),
+    ]
+
+
 def the_jobs() -> list[Job]:
-    """Of each kind; how long a run takes and how often it fails stands in the arguments."""
-
-    def job(name: str, every: str | None, seconds: float, **fields: Any) -> Job:
-        fields = {"retry": Retry(max=0)} | fields
-        return Job(
-            name=name,
-            target=PythonTarget("jobs:work", {"seconds": seconds, "fails": 0 if fields["retry"].max == 0 else 0.4}),
-            schedule=None if every is None else Every(every),
-            **fields,
-        )
-
+    """Of each kind."""
     return [
         job("allow", "3s", 1.0, overlap=Overlap.ALLOW),
         job("forbid", "4s", 3.0, overlap=Overlap.FORBID),
@@ -132,8 +156,11 @@ ACTING: ContextVar[str] = ContextVar("acting", default="")
 class Simulation:
     """One seed's schedule."""
 
-    def __init__(self, cluster: Cluster, seed: int) -> None:
+    def __init__(
+        self, cluster: Cluster, seed: int, jobs: Callable[[], list[Job]] = the_jobs, verbs: Sequence[str] = VERBS
+    ) -> None:
         self.cluster = cluster
+        self.jobs, self.verbs = jobs, verbs
         self.rng = random.Random(seed)
         self.handlers = Handlers(cluster.clock, rng=random.Random(seed + 1))
         cluster.executor = self.handlers
@@ -222,7 +249,7 @@ class Simulation:
 
     async def fail_calls(self) -> None:
         """The next calls of a verb fail before they act, or after."""
-        verb, times = self.rng.choice(VERBS), self.rng.randint(1, 4)
+        verb, times = self.rng.choice(self.verbs), self.rng.randint(1, 4)
         after = self.rng.random() < 0.5
         faults = self.cluster.backends.faults
         (faults.fail_after if after else faults.fail_before)(verb, times)
@@ -230,7 +257,7 @@ class Simulation:
 
     async def stall(self) -> None:
         """Calls of a verb hang for a while, before they act or before they answer."""
-        verb, acted, seconds = self.rng.choice(VERBS), self.rng.random() < 0.5, self.rng.choice([2.0, 8.0, 40.0])
+        verb, acted, seconds = self.rng.choice(self.verbs), self.rng.random() < 0.5, self.rng.choice([2.0, 8.0, 40.0])
         faults = self.cluster.backends.faults
         stall = faults.stall(verb, acted=acted)
 
@@ -294,7 +321,7 @@ class Simulation:
 
     async def edit(self) -> None:
         """A job gets another time limit, or another schedule."""
-        old = self.rng.choice(the_jobs())
+        old = self.rng.choice(self.jobs())
         timeout = timedelta(seconds=self.rng.randint(60, 600))
         schedule = self.rng.choice([old.schedule, Every("6s")])
         new = replace(old, timeout=timeout, schedule=schedule)
@@ -303,7 +330,7 @@ class Simulation:
 
     async def pause(self) -> None:
         """A job is paused, and perhaps resumed."""
-        name = self.rng.choice(the_jobs()).name
+        name = self.rng.choice(self.jobs()).name
         for act in (self.cluster.service.jobs.pause, self.cluster.service.jobs.resume):
             record = await self.done(act(name))
             if record is not None:
@@ -312,7 +339,7 @@ class Simulation:
 
     async def trigger(self) -> None:
         """A job is run by hand."""
-        await self.done(self.cluster.service.jobs.trigger(self.rng.choice(the_jobs()).name))
+        await self.done(self.cluster.service.jobs.trigger(self.rng.choice(self.jobs()).name))
 
     # ------------------------------------------------------------------------------------------------ the schedule
 
@@ -321,7 +348,7 @@ class Simulation:
         for name in NODES:
             self.begin(name)
         await self.elapse(2.0)
-        await self.done(self.cluster.service.jobs.apply(the_jobs()))
+        await self.done(self.cluster.service.jobs.apply(self.jobs()))
 
     def start_again(self) -> None:
         """Those that were killed long enough ago, and those that found no server when they started."""
@@ -371,13 +398,13 @@ class Simulation:
         while self.gone:
             await self.elapse(1.0)
             self.start_again()
-        for job in the_jobs():
+        for job in self.jobs():
             # Its resumption may have failed; and what fell due while it was paused is covered only then.
             await self.done(self.cluster.service.jobs.resume(job.name))
         healed = self.now
         ends_within = 2 * LEASE
         await self.elapse(ends_within.total_seconds())
-        for job in the_jobs():
+        for job in self.jobs():
             record = await self.done(self.cluster.service.jobs.pause(job.name))
             assert record is not None
             self.acks.append(Ack(job.name, record.ver, self.now))
@@ -386,7 +413,7 @@ class Simulation:
         backends = self.cluster.backends
         return History(
             jobs=list(backends.documents.jobs.values()),
-            earlier={job.name: await backends.versions.of(job.name) for job in the_jobs()},
+            earlier={job.name: await backends.versions.of(job.name) for job in self.jobs()},
             runs=self.cluster.runs,
             late=list(backends.documents.late.values()),
             intents=list(backends.documents.plans),
@@ -425,6 +452,17 @@ async def test_after_any_faults_the_history_is_one_that_the_protocol_allows(
         history = await simulation.heal()
         assert check(history) == [], report(seed, history)
         assert len(history.faults) > 5
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_after_any_faults_each_run_that_was_split_follows_from_its_parts(seed: int, tmp_path: Path) -> None:
+    async with a_cluster(spools=tmp_path) as cluster:
+        simulation = Simulation(cluster, seed, split_jobs, SPLIT_VERBS)
+        await simulation.start()
+        await simulation.trouble()
+        history = await simulation.heal()
+        assert check(history) == [], report(seed, history)
+        assert len({run.state for run in history.runs if run.split is not None and run.split.begun}) > 1
 
 
 @pytest.mark.parametrize("seed", [100])

@@ -271,6 +271,7 @@ async def list_runs(
         str | None, Query(max_length=300, description="On a node of this name, or on this start of one.")
     ] = None,
     backfill: Annotated[str | None, Query(max_length=200, description="Only runs of this backfill.")] = None,
+    parent: Annotated[str | None, Query(max_length=300, description="Only the parts of this run.")] = None,
     since: Since = None,
     until: Until = None,
     dead: Annotated[bool, Query(description="Only dead letters that are neither replayed nor acknowledged.")] = False,
@@ -285,6 +286,7 @@ async def list_runs(
         states=state or (),
         node=node,
         backfill=backfill,
+        parent=parent,
         since=since,
         until=until,
         dead=dead,
@@ -385,7 +387,8 @@ async def show_run(
 ) -> RunDetailSchema:
     """A run: when and where it ran, its result or error, every attempt, and late outcomes."""
     run = await service.runs.get(id)
-    return run_detail_schema(await service.runs.whole(run) if whole else run, await service.runs.late(id))
+    shown = await service.runs.whole(run) if whole else run
+    return run_detail_schema(shown, await service.runs.late(id), await service.runs.part_counts(run))
 
 
 @router.get("/runs/{id}/why", responses=may(404))
@@ -405,8 +408,8 @@ async def cancel_run(
     id: RunId,  # noqa: A002  the public name
     asked: Annotated[CancelInput, body(CancelInput)],
 ) -> RunSchema:
-    """Cancel a run: at once if it has not started, else its worker stops it. Repeating the request is safe; 409 when
-    the run has ended.
+    """Cancel a run: at once if it has not started, else its worker stops it. A run that is split ends when its parts
+    have. Repeating the request is safe; 409 when the run has ended.
     """
     return run_schema(await service.runs.cancel(id, asked.reason, by=by.name))
 
@@ -418,7 +421,9 @@ async def retry_run(
     id: RunId,  # noqa: A002  the public name
     asked: Annotated[RetryInput, body(RetryInput)],
 ) -> ReplaySchema:
-    """Replay an ended run: a new run for the same fire, with the present version of the job. 409 while it is open."""
+    """Replay an ended run: a new run for the same fire, with the present version of the job. 409 while it is open, and
+    for a part of a run. If the run was split, the parts that did not succeed run again.
+    """
     run = await service.runs.get(id)
     await _check_replay(service, by, run, asked.args)
     replay = await service.runs.replay(id, asked.args, by=by.name, note=asked.note, only_dead=asked.only_dead)

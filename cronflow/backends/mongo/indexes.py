@@ -104,6 +104,18 @@ INDEXES = {
             name="chain",
             partialFilterExpression={"chain.id": {"$exists": True}},
         ),
+        # The splitter: the open parents.
+        IndexModel(
+            [("created_at", ASCENDING), ("_id", ASCENDING)],
+            name="parents",
+            partialFilterExpression={"open": True, "split.by": {"$exists": True}},
+        ),
+        # Lists: the parts of a run. The splitter: their counts by state, from the index alone.
+        IndexModel(
+            [("parent", ASCENDING), ("fire_at", DESCENDING), ("_id", DESCENDING), ("state", ASCENDING)],
+            name="parts",
+            partialFilterExpression={"parent": {"$exists": True}},
+        ),
         # Placement: the open runs that reserve CPU or memory.
         IndexModel(
             [("node", ASCENDING)],

@@ -23,6 +23,7 @@ from cronflow.domain.placement import OLDEST_EVERY
 from cronflow.domain.placement_rules import PlacedRun
 from cronflow.domain.resources import NOTHING
 from cronflow.domain.run import DEAD, MAX_ATTEMPTS_KEPT, OPEN, Kind, Resolution, Run, RunState, Settled
+from cronflow.domain.split import parent_of
 from cronflow.domain.transitions import Change
 from cronflow.ports import LargeResult, LateResult, OpenRun, RunningRun, RunQuery
 
@@ -30,7 +31,7 @@ CHARACTERS_AT_ONCE = 8 * 1024 * 1024
 EARLIEST = datetime.min.replace(tzinfo=UTC)
 TAKEN = [RunState.DISPATCHED.value, RunState.RUNNING.value]
 OPEN_RUN_FIELDS = {"job": 1, "state": 1, "created_at": 1, "node": 1, "waiting.since": 1}
-FIELD_OF_KIND = {Kind.BACKFILL: "backfill", Kind.AFTER: "after"}
+FIELD_OF_KIND = {Kind.BACKFILL: "backfill", Kind.AFTER: "after", Kind.PART: "parent"}
 HAS_PASSED = {"$lte": ["$check_at", "$$NOW"]}
 
 
@@ -131,6 +132,22 @@ class MongoRunStore:
             PlacedRun(row["_id"], row["job"], row["node"], codec.amount(row["reserved"]) or NOTHING) for row in rows
         ]
 
+    async def parents(self, limit: int) -> list[Run]:
+        query = {"open": True, "split.by": {"$exists": True}}
+        async with self._database.translated():
+            cursor = self._runs.find(query).sort([("created_at", 1), ("_id", 1)]).limit(limit).hint("parents")
+            return [codec.run(document) for document in await cursor.to_list(None)]
+
+    async def part_counts(self, parents: Collection[str]) -> dict[str, dict[RunState, int]]:
+        found: dict[str, dict[RunState, int]] = {parent: {} for parent in parents}
+        group = {"_id": {"parent": "$parent", "state": "$state"}, "runs": {"$sum": 1}}
+        pipeline = [{"$match": {"parent": {"$in": list(found)}}}, {"$group": group}]
+        async with self._database.translated():
+            rows = await self._runs.aggregate(pipeline, hint="parts").to_list(None) if found else []
+        for row in rows:
+            found[row["_id"]["parent"]][RunState(row["_id"]["state"])] = row["runs"]
+        return found
+
     async def running(self, started_until: datetime, limit: int) -> list[RunningRun]:
         match = {"open": True, "state": RunState.RUNNING.value, "started_at": {"$lte": started_until}}
         async with self._database.translated():
@@ -202,6 +219,8 @@ class MongoRunStore:
             match["backfill"] = query.backfill
         if query.chain is not None:
             match["$and"] = [{"$or": [{"chain.id": query.chain}, {"_id": query.chain}]}]
+        if query.parent is not None:
+            match["parent"] = query.parent
         if query.dead:
             match |= unresolved(query.job)
         if query.node is not None:
@@ -359,7 +378,7 @@ def _changed(run: Run, change: Change, now: datetime) -> dict[str, Any]:
     document["state"] = change.target.value
     if change.attempt is not None:
         document["attempts"] = [codec.attempt_document(change.attempt)]
-    if change.target in DEAD:
+    if change.target in DEAD and parent_of(change.run) is None:
         document["dead"] = document["untold"] = True
     if change.target not in OPEN:
         del document["open"], document["check_at"]
@@ -384,7 +403,7 @@ def _update(change: Change) -> Update:
         match["$expr"] = HAS_PASSED
     sets = {name: codec.plain(value) for name, value in change.sets.items()}
     sets["state"] = change.target.value
-    if change.target in DEAD:
+    if change.target in DEAD and parent_of(change.run) is None:
         sets["dead"] = sets["untold"] = True
     attempt = None if change.attempt is None else codec.attempt_document(change.attempt)
     if change.check_in is not None:

@@ -85,6 +85,9 @@ def list_runs(
     backfill: Annotated[
         str | None, typer.Option(metavar="ID", help="Only runs of this backfill, from `cronflow backfills list`.")
     ] = None,
+    parent: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Only the parts of this run.", autocompletion=run_ids)
+    ] = None,
     dead: Annotated[
         bool,
         typer.Option("--dead", help="Only dead letters: failed or lost runs that nobody replayed or acknowledged."),
@@ -95,14 +98,16 @@ def list_runs(
     """List runs, newest first."""
     begin = None if since is None else times.instant_or_ago(since, "--since")
     found = call(
-        lambda cluster: _matching(cluster, job, state or (), begin, backfill=backfill, dead=dead, limit=limit + 1)
+        lambda cluster: _matching(
+            cluster, job, state or (), begin, backfill=backfill, parent=parent, dead=dead, limit=limit + 1
+        )
     )
     shown = found[:limit]
 
     if dead:
-        empty = NO_DEAD_LETTERS if job or state or since or backfill else ALL_RESOLVED
-    elif job or state or since or backfill:
-        empty = "No runs match. Leave out --job, --state, --since or --backfill to see more."
+        empty = NO_DEAD_LETTERS if job or state or since or backfill or parent else ALL_RESOLVED
+    elif job or state or since or backfill or parent:
+        empty = "No runs match. Leave out --job, --state, --since, --backfill or --parent to see more."
     else:
         empty = "No runs yet. See what is due next: cronflow jobs list; run a job: cronflow jobs run NAME"
     show(output, shown, [run["id"] for run in shown], lambda: run_table(shown, times.now(), empty=empty))
@@ -117,11 +122,12 @@ async def _matching(
     since: datetime | None,
     *,
     backfill: str | None = None,
+    parent: str | None = None,
     dead: bool = False,
     limit: int | None = None,
 ) -> list[RunSchema]:
     """The latest runs that match. Raises NotFound for a job that does not exist and has no runs."""
-    found = await runs_of(cluster, job, limit, states=states, since=since, backfill=backfill, dead=dead)
+    found = await runs_of(cluster, job, limit, states=states, since=since, backfill=backfill, parent=parent, dead=dead)
     if not found and job is not None and not await runs_of(cluster, job, 1):
         await cluster.jobs.get(job)
     return found

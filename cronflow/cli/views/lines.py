@@ -171,6 +171,9 @@ async def wait_for_end(cluster: Cluster, run: RunDetailSchema, limit: timedelta 
 
 
 def print_state(run: RunSchema) -> None:
+    if run.get("part_states") is not None and run["state"] == RunState.RETRYING:
+        diagnostics().print(Text("◌ waiting for its parts", style=formatting.BLUE))
+        return
     if not run["attempt"]:
         diagnostics().print(Text("◌ waiting for a node", style=formatting.BLUE))
         return

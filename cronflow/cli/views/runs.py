@@ -60,7 +60,7 @@ def _why(run: RunSchema) -> str | None:
 
 
 def run_page(run: RunDetailSchema, now: datetime) -> None:
-    out, retrying = console(), run["state"] == RunState.RETRYING
+    out, retrying = console(), run["state"] == RunState.RETRYING and run.get("part_states") is None
     out.print(Text.assemble(formatting.run_state(run["state"]), "  ", (run["id"], "bold")))
     out.print()
     lateness = "" if run["lateness_ms"] is None else f", first started {times.duration(run['lateness_ms'])} later"
@@ -84,6 +84,8 @@ def run_page(run: RunDetailSchema, now: datetime) -> None:
             ("replay of", run["replay_of"]),
             # An API of 0.9 has no backfills.
             ("backfill", run.get("backfill")),
+            ("part of", _part(run)),
+            ("parts", _parts(run)),
             ("dead", "not replayed or acknowledged yet" if run["dead"] else None),
             ("resolved", None if run["resolution"] is None else resolution_text(run["resolution"])),
             ("requested", _cancellation(run)),
@@ -103,10 +105,29 @@ def run_page(run: RunDetailSchema, now: datetime) -> None:
     hints = []
     if run["dead"]:
         hints.append(f"replay it: cronflow runs retry {run['id']}    acknowledge it: cronflow runs ack {run['id']}")
+    if run.get("part_states"):
+        hints.append(f"its parts: cronflow runs list --parent {run['id']}")
     hints.append(f"why it ran or waits: cronflow runs why {run['id']}")
     hints.append(f"its log: cronflow runs logs {run['id']}{' -f' if is_open(run) else ''}")
     for hint in hints:
         out.print(Text(hint, style="dim"))
+
+
+def _part(run: RunSchema) -> str | None:
+    """Which part of which run it is. An API of 0.9 has no parts."""
+    parent, shard = run.get("parent"), run.get("shard")
+    if not parent or not shard:
+        return None
+    return f"{parent}  index {shard['index']} of {shard['total']}"
+
+
+def _parts(run: RunDetailSchema) -> str | None:
+    """The number of parts, and how many are in each state."""
+    states = run.get("part_states")
+    if states is None:
+        return None
+    counts = ", ".join(f"{count} {state}" for state, count in states.items())
+    return f"{run['parts']}: {counts}" if run["parts"] and counts else "not split yet"
 
 
 def end_of_run(run: RunDetailSchema) -> None:

@@ -23,7 +23,7 @@ from cronflow.domain.run import Outcome
 
 if TYPE_CHECKING:
     from cronflow.schemas.runs import CoversSchema, PlacementSchema
-    from cronflow.schemas.why import EndedSchema, LatenessSchema, LinkSchema, RefusedSchema, WhySchema
+    from cronflow.schemas.why import EndedSchema, LatenessSchema, LinkSchema, PartsSchema, RefusedSchema, WhySchema
 
 YES, NO, WAITS, PASSED = Look("✓", GREEN), Look("✗", RED), Look("…", ORANGE), Look("↷", GRAY)
 TITLE = 12
@@ -91,9 +91,10 @@ def _schedule_step(link: LinkSchema, now: datetime) -> Step | None:
             return PASSED, link["reason"], lines
         case "requested":
             replay = "" if link["replay_of"] is None else f", a replay of {link['replay_of']}"
-            # An API of 0.9 has no backfills.
+            # An API of 0.9 has no backfills and no parts.
             backfill = "" if link.get("backfill") is None else f", by the backfill {link['backfill']}"
-            return YES, "requested", [f"{times.absolute(link['at'])}, outside the schedule{replay}{backfill}"]
+            part = f", as a part of {link['parent']}" if link.get("parent") else ", outside the schedule"
+            return YES, "requested", [f"{times.absolute(link['at'])}{part}{replay}{backfill}"]
         case "unrecorded":
             return NO, "no run", [link["reason"]]
         case "backfilled":
@@ -103,6 +104,8 @@ def _schedule_step(link: LinkSchema, now: datetime) -> Step | None:
 
 def _planning_step(link: LinkSchema, now: datetime) -> Step | None:
     match link["step"]:
+        case "parts":
+            return _parts(link)
         case "lateness":
             return _lateness(link)
         case "overlapping":
@@ -129,6 +132,13 @@ def _planning_step(link: LinkSchema, now: datetime) -> Step | None:
             check = "" if link["check_at"] is None else f"; next check {times.relative(link['check_at'], now)}"
             return WAITS, "dispatched", [line, f"{link['node']} has not recorded a start yet{check}"]
     return None
+
+
+def _parts(link: PartsSchema) -> Step:
+    counts = ", ".join(f"{count} {state}" for state, count in link["counts"].items())
+    if link["at"] is None:
+        return WAITS, "waits", [f"not split yet: {link['waiting'] or 'the leader does that within a second'}"]
+    return YES, "split", [f"into {formatting.plural(link['count'] or 0, 'part')}{': ' if counts else ''}{counts}"]
 
 
 def _lateness(link: LatenessSchema) -> Step:

@@ -20,6 +20,7 @@ from typing import Any
 from cronflow.domain.chain import ChainLink
 from cronflow.domain.job import Job, PythonTarget
 from cronflow.domain.run import AttemptResult, Outcome
+from cronflow.domain.split import Shard
 from cronflow.domain.storable import storable_text
 from cronflow.ports import Assignment
 
@@ -66,6 +67,7 @@ def attempt_document(assignment: Assignment, node: str) -> Document:
         "chain": None if assignment.chain is None else assignment.chain.id,
         "timeout_s": job.timeout.total_seconds(),
         "node": node,
+        "shard": None if assignment.shard is None else [assignment.shard.index, assignment.shard.total],
     }
 
 
@@ -79,6 +81,7 @@ def assignment_of(document: Mapping[str, Any]) -> Assignment:
         args=document["args"],
         chain=None if (chain := document["chain"]) is None else ChainLink(chain, 0),
         job=_job(document["job"], document["ref"], document["timeout_s"]),
+        shard=None if document["shard"] is None else Shard(*document["shard"]),
     )
 
 

@@ -20,6 +20,7 @@ from cronflow.domain.permits import Standing
 from cronflow.domain.placement import OLDEST_EVERY
 from cronflow.domain.placement_rules import PlacedRun
 from cronflow.domain.run import DEAD, GRAVE, MAX_ATTEMPTS_KEPT, OPEN, Resolution, Run, RunState, Settled, contains
+from cronflow.domain.split import parent_of
 from cronflow.domain.transitions import Change
 from cronflow.domain.version import Version
 from cronflow.ports import (
@@ -160,7 +161,7 @@ class MemoryRunStore(DocumentPort, port="runs"):
             change.run, lambda run: self._matches(run, change), lambda run: self._changed(run, change, now)
         ):
             self.documents.changes.append(change)
-            if change.target in DEAD:
+            if change.target in DEAD and parent_of(change.run) is None:
                 self.documents.unreported.add(change.run)
             return True
         run = self.documents.runs.get(change.run)
@@ -248,6 +249,18 @@ class MemoryRunStore(DocumentPort, port="runs"):
             if run.reserved is not None and run.node is not None and run.state in TAKEN
         ]
 
+    async def parents(self, limit: int) -> list[Run]:
+        return self.documents.runs.page(
+            attrgetter("created_at", "id"), lambda run: run.is_open and run.split is not None, limit=limit
+        )
+
+    async def part_counts(self, parents: Collection[str]) -> dict[str, dict[RunState, int]]:
+        found: dict[str, dict[RunState, int]] = {parent: {} for parent in parents}
+        for run in self.documents.runs.values():
+            if run.parent in found:
+                found[run.parent][run.state] = found[run.parent].get(run.state, 0) + 1
+        return found
+
     async def running(self, started_until: datetime, limit: int) -> list[RunningRun]:
         return [
             RunningRun(run.id, run.job, run.node or "", run.started_at)
@@ -267,6 +280,7 @@ class MemoryRunStore(DocumentPort, port="runs"):
                 and (query.node is None or (run.node is not None and query.node in (run.node, node_name(run.node))))
                 and query.backfill in (None, run.backfill)
                 and query.chain in (None, run.chain_id)
+                and query.parent in (None, run.parent)
                 and (query.since is None or run.fire_at >= query.since)
                 and (query.until is None or run.fire_at < query.until)
             ),

@@ -262,7 +262,7 @@ export class World {
       result_size: state === 'succeeded' && slot % 3 === 1 ? 48_210 : null, result: state === 'succeeded' && slot % 3 === 0 ? { rows: slot % 4096, region: 'eu', files: ['report.pdf', 'report.csv'] } : null,
       error: state === 'failed' || state === 'lost' ? error : null, args: { region: 'eu' }, attempts, covers: null,
       placement: { node: `${node}#9f31c2`, rank: 0.412, others: NODES.filter((one) => one !== node).slice(0, 6).map((one, n) => (n === 4 ? { node: one, reason: 'node is draining' } : { node: one, rank: 0.5 + n * 0.07 })), more: 5 },
-      waiting: state === 'retrying' ? 'limit warehouse is full (8 of 8), held by recompute-prices' : null, blocked_by: null, replay_of: null, backfill: null, dead: (state === 'failed' || state === 'lost') && !resolved,
+      waiting: state === 'retrying' ? 'limit warehouse is full (8 of 8), held by recompute-prices' : null, blocked_by: null, replay_of: null, backfill: null, parent: null, shard: null, parts: null, dead: (state === 'failed' || state === 'lost') && !resolved,
       resolution: resolved ? { how: 'acknowledged', at: iso(this.now()), by: 'ada', note: 'known', run: null } : null,
     };
   }
@@ -315,7 +315,7 @@ export class World {
       name, description, schedule: schedule === null ? null : { start: null, end: null, ...schedule }, run: name === SHELL ? { shell: 'pg_dump main | ship', cwd: null, env: {}, run_as: null, limits: { cpu: null, memory: null, file_size: null, files: null, processes: null } } : { python: `${name.split(/[-.]/)[0]}.jobs:${name.replaceAll(/[-.]/g, '_')}`, args: { region: 'eu' }, process: false },
       retry: { max: 3, initial: '30s', multiplier: 2, cap: '15m', jitter: false, rules: [], deadline: null }, timeout: '10m', overlap: 'forbid',
       misfire: { policy: 'fire_once', late_after: '1m', grace: '1h', max_catch_up: 100 }, delivery: 'at_least_once', start_guard: 'redis', priority: 5, require: {}, concurrency: [], rate: null, breaker: null, pause_after: null, success_exit_codes: [0],
-      prefer: {}, spread: false, apart_from: [], resources: { cpu: 0, memory: null },
+      prefer: {}, spread: false, apart_from: [], resources: { cpu: 0, memory: null }, shards: null, run_on: 'one_node',
       labels: { team: ['billing', 'search', 'growth', 'data', 'platform'][i % 5] as string, tier: i % 3 === 0 ? 'gold' : 'silver' }, enabled: !disabled,
       words: schedule === null ? null : (DESCRIPTIONS[schedule.cron ?? ''] ?? `every ${schedule.every ?? 'hour'}`), pending_run: null, pause, open_breaker: name === 'fraud-scores' && !this.closed.has(name) ? { opened_at: iso(this.now() - 240e3), probe_at: iso(this.now() + 360e3), failed: 12, attempts: 20 } : null, state: disabled ? 'disabled' : paused ? 'paused' : schedule === null ? 'by_hand' : 'active', paused,
       next_fire: schedule === null || disabled ? null : iso(Math.ceil(this.now() / 1000) * 1000 + [4, 11, 29, 58, 240, 900, 3400, 17_000, 60_000, 190_000][i % 10]! * 1000),
