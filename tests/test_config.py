@@ -70,6 +70,8 @@ def test_without_any_source_the_defaults_of_the_interface_hold(tmp_path: Path, m
         "NODE_CPU": "unset",
         "NODE_MEMORY": "unset",
         "PROCESSES": "1",
+        "CATCH_UP_RATE": "unset",
+        "RECOVERY_LIMIT": "1000",
         "SWEEP_AT": "00:00",
         "CLEANUP_AT": "03:00",
         "RETRY_MAX": "3",

@@ -26,6 +26,7 @@ from cronflow.api.routes import (
     logs,
     management,
     pauses,
+    recovery,
     runs,
 )
 from cronflow.api.stream import Stream, add_stream
@@ -58,7 +59,7 @@ def create_api(
     api.state.logins = sessions
     problems.install(api)
     # Logs before runs: the path of a run would match theirs.
-    for group in (jobs, pauses, logs, runs, backfills, cluster, limits, alerts):
+    for group in (jobs, pauses, logs, runs, backfills, cluster, recovery, limits, alerts):
         api.include_router(group.router)
     for router in (
         jobs.schedules,

@@ -17,6 +17,7 @@ from cronflow.backends.mongo.admin import MongoArchive, MongoStoreAdmin
 from cronflow.backends.mongo.alerts import MongoAlertConditions, MongoAlertStore, MongoOutbox
 from cronflow.backends.mongo.backfills import MongoBackfillStore
 from cronflow.backends.mongo.breakers import MongoBreakerStore
+from cronflow.backends.mongo.catch_up import MongoCatchUpStore
 from cronflow.backends.mongo.chains import MongoChainStore
 from cronflow.backends.mongo.control import MongoControl, MongoServerClock
 from cronflow.backends.mongo.database import MongoDatabase
@@ -74,6 +75,7 @@ def adapters(redis: RedisConnection, mongo: MongoDatabase, *, lock_s: float = 35
         breakers=MongoBreakerStore(mongo),
         backfills=MongoBackfillStore(mongo),
         chains=MongoChainStore(mongo),
+        catch_up=MongoCatchUpStore(mongo),
         logs=MongoLogStore(mongo),
         control=MongoControl(mongo),
         archive=MongoArchive(mongo),

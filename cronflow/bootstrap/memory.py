@@ -12,6 +12,7 @@ from cronflow.bootstrap.api import api_server, serve_with_stream
 from cronflow.bootstrap.node import capabilities, capacity, executors, http_breakers
 from cronflow.bootstrap.parts import (
     VERSION,
+    catch_up_options,
     cluster_config,
     meter_of,
     metrics_served,
@@ -78,6 +79,7 @@ async def memory_cluster(
                 webhook_sender=webhook_sender(settings, backends, clock),
                 capabilities=capabilities(settings, apps),
                 capacity=capacity(settings),
+                catch_up_options=catch_up_options(settings),
             )
             for k in range(1, nodes + 1)
         ]

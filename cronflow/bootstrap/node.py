@@ -12,7 +12,16 @@ from cronflow.backends.clock import SystemClock
 from cronflow.backends.mongo.database import mongo_circuit
 from cronflow.bootstrap.backends import connect, open_backends
 from cronflow.bootstrap.garbage_collection import rare_garbage_collection
-from cronflow.bootstrap.parts import VERSION, meter_of, metrics_served, timings, urls, vault, webhook_sender
+from cronflow.bootstrap.parts import (
+    VERSION,
+    catch_up_options,
+    meter_of,
+    metrics_served,
+    timings,
+    urls,
+    vault,
+    webhook_sender,
+)
 from cronflow.bootstrap.roles import build_node
 from cronflow.bootstrap.shutdown import ShutdownSignals
 from cronflow.circuit_breaker import Circuit
@@ -200,6 +209,7 @@ async def run_node(
             meter=meter,
             capabilities=capabilities(settings, apps, () if pool is None else pool.modules),
             capacity=capacity(settings),
+            catch_up_options=catch_up_options(settings),
         )
         if shutdown.stops(lambda _number: node.stop()):
             await node.run()

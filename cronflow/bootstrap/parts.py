@@ -14,6 +14,7 @@ from cronflow.domain import metrics
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.metrics import MetricSource
 from cronflow.executors.webhook import HttpWebhookSender
+from cronflow.leader.catch_up import CatchUpOptions
 from cronflow.live.state import ClusterConfig
 from cronflow.node.timings import Timings
 from cronflow.ports import Backends, Clock, Exposition
@@ -46,6 +47,11 @@ def timings(settings: Settings) -> Timings:
         drain=settings.drain_timeout.total_seconds(),
         look_ahead=settings.look_ahead.total_seconds(),
     )
+
+
+def catch_up_options(settings: Settings) -> CatchUpOptions:
+    """How a node that leads starts missed runs."""
+    return CatchUpOptions(rate=settings.catch_up_rate, limit=settings.recovery_limit)
 
 
 def urls(settings: Settings) -> tuple[str, str]:

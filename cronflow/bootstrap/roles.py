@@ -15,6 +15,7 @@ from cronflow.domain.job import Job
 from cronflow.domain.resources import ResourceAmount
 from cronflow.leader.alert_evaluator import AlertEvaluator
 from cronflow.leader.backfiller import Backfiller
+from cronflow.leader.catch_up import CatchUp, CatchUpOptions
 from cronflow.leader.chain_follower import ChainFollower
 from cronflow.leader.contention import Contention
 from cronflow.leader.dispatcher import Dispatcher
@@ -59,6 +60,7 @@ from cronflow.worker.spool import Spool
 from cronflow.worker.worker import Worker
 
 STALLED_AFTER_S = 10.0
+DEFAULT_CATCH_UP = CatchUpOptions(limit=1000)
 DISPATCHING_ROLES = frozenset({"planner", "reconciler"})
 LEADER_ROLES = frozenset(
     {
@@ -70,6 +72,7 @@ LEADER_ROLES = frozenset(
         "backfiller",
         "chain follower",
         "splitter",
+        "catch up",
         "pauses",
         "maintenance watch",
         "maintenance",
@@ -104,6 +107,7 @@ def build_node(
     meter: Meter = UNMETERED,
     capabilities: Capabilities | None = None,
     capacity: ResourceAmount | None = None,
+    catch_up_options: CatchUpOptions = DEFAULT_CATCH_UP,
 ) -> Node:
     """Build one incarnation of a node. Without `keep_alive` everything runs in one event loop; without a
     `webhook_sender` the node does not send alerts; without `capabilities` it is offered every run. `capacity` is what
@@ -145,6 +149,7 @@ def build_node(
             backfiller,
             chain_follower,
             splitter,
+            catch_up,
             pauses,
             maintenance,
         ):
@@ -251,6 +256,9 @@ def build_node(
     canceller = Canceller(backends.jobs, backends.runs, backends.queue, clock)
     limits = LimitGate(backends.limits, backends.runs, canceller, clock)
     occupancy = OccupancyReader(backends.jobs, backends.runs, pending_runs)
+    catch_up = CatchUp(
+        backends.catch_up, backends.jobs, backends.membership, elector, clock, timings, catch_up_options, emit
+    )
     planner = Planner(
         backends.jobs,
         backends.plans,
@@ -272,7 +280,9 @@ def build_node(
         maintenance_watch.held,
         occupancy,
         lambda: splitter.wake.set(),
+        catch_up,
     )
+    catch_up.planner_wake = planner.wake
     plan_recovery = PlanRecovery(backends.jobs, backends.plans, backends.runs, elector, timings, emit)
     reconciler = Reconciler(
         backends.jobs,
@@ -352,6 +362,7 @@ def build_node(
         NodeRole("backfiller", backfiller.step, backfiller.wake),
         NodeRole("chain follower", chain_follower.step, chain_follower.wake),
         NodeRole("splitter", splitter.step, splitter.wake),
+        NodeRole("catch up", catch_up.step, catch_up.wake),
         NodeRole("pauses", pauses.step, pauses.wake),
         NodeRole("maintenance", maintenance.step, maintenance.wake),
         NodeRole("worker", worker.step, worker.wake),
@@ -398,6 +409,7 @@ def build_node(
         backfills=lambda: backfiller.figures,
         maintenance=maintenance_watch.mode,
         long_runs=lambda: len(long_run_monitor.current),
+        missed=lambda: catch_up.held_runs,
         slots=slots,
         load=load,
     )
@@ -414,6 +426,7 @@ def build_node(
         """Another process changed jobs or runs, or the maintenance mode."""
         jobs_changed()
         maintenance_watch.wake.set()
+        catch_up.wake.set()
 
     def capacity_freed() -> None:
         planner.capacity_freed()

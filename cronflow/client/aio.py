@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         UndrainSchema,
     )
     from cronflow.schemas.jobs import AppliedSchema, DeletedSchema, FiresSchema, JobSchema, VersionSchema
+    from cronflow.schemas.recovery import RecoverySchema
     from cronflow.schemas.runs import AskedSchema, LogSchema, ReplaySchema, ReportSchema, RunDetailSchema, RunSchema
     from cronflow.schemas.schedules import PreviewSchema
     from cronflow.schemas.stream import EventSchema, LineMessage, RunMessage, StreamMessage
@@ -486,9 +487,12 @@ class Nodes:
     async def get(self, name: str) -> NodeDetailSchema:
         return await self._client.send(get(path_of("nodes", name)))
 
-    async def drain(self, name: str) -> DrainSchema:
-        """Let it finish running jobs and accept no new ones."""
-        return await self._client.send(Call("POST", path_of("nodes", name, "drain"), repeatable=True))
+    async def drain(self, name: str, *, until: datetime | None = None) -> DrainSchema:
+        """Let a node finish its running jobs and accept no new ones; what still runs at `until` moves to other nodes,
+        except jobs with `at_most_once`.
+        """
+        body = given(until=instant(until))
+        return await self._client.send(Call("POST", path_of("nodes", name, "drain"), body=body, repeatable=True))
 
     async def undrain(self, name: str) -> UndrainSchema:
         """Let it accept runs again."""
@@ -517,6 +521,22 @@ class Cluster:
         """Turn the maintenance mode on, at most until an instant, or off: while it is on, nothing new starts."""
         body = given(on=on, note=note or None, until=instant(until))
         return await self._client.send(Call("PUT", path_of("cluster", "maintenance"), body=body, repeatable=True))
+
+    async def recovery(self) -> RecoverySchema:
+        """The missed runs that are held back after an outage, or the last recovery."""
+        return await self._client.send(get(path_of("cluster", "recovery")))
+
+    async def approve_recovery(self, *, rate: str | None = None, by_job: str | None = None) -> RecoverySchema:
+        """Let missed runs start, at a rate such as `100/s`, those of jobs that match a pattern, or all."""
+        body = given(rate=rate, by_job=by_job)
+        return await self._client.send(
+            Call("POST", path_of("cluster", "recovery", "approve"), body=body, repeatable=True)
+        )
+
+    async def skip_recovery(self, *, note: str = "", by_job: str | None = None) -> RecoverySchema:
+        """Record missed runs as skipped, those of jobs that match a pattern, or all."""
+        body = given(note=note or None, by_job=by_job)
+        return await self._client.send(Call("POST", path_of("cluster", "recovery", "skip"), body=body, repeatable=True))
 
     async def sweep(self) -> AskedSchema:
         """Check every record now; returns the run of the sweep."""

@@ -26,6 +26,7 @@ from cronflow.client.local_admin import (
 )
 from cronflow.documents import implicit_misfires, parse_job
 from cronflow.domain.backfill import BackfillScope, parse_rate
+from cronflow.domain.catch_up import CatchUpProgress
 from cronflow.domain.errors import BackendUnavailable, Conflict, NotFound
 from cronflow.domain.job import Job, JobRecord, Retry
 from cronflow.domain.run import RunState, at_least
@@ -60,6 +61,7 @@ from cronflow.schemas.jobs import (
     job_schema,
     version_schema,
 )
+from cronflow.schemas.recovery import RecoverySchema, recovery_schema
 from cronflow.schemas.runs import (
     AskedSchema,
     LogSchema,
@@ -403,8 +405,8 @@ class LocalNodes(Resource):
         member, runs = await self._service.cluster.node(name)
         return node_detail_schema(member, runs, (await self._service.cluster.status()).leader, self._client.heartbeat)
 
-    async def drain(self, name: str) -> DrainSchema:
-        return drain_schema(name, await self._service.cluster.drain(name, by=self._by))
+    async def drain(self, name: str, *, until: datetime | None = None) -> DrainSchema:
+        return drain_schema(name, await self._service.cluster.drain(name, until=until, by=self._by))
 
     async def undrain(self, name: str) -> UndrainSchema:
         return undrain_schema(name, await self._service.cluster.undrain(name, by=self._by))
@@ -438,6 +440,19 @@ class LocalCluster(Resource):
             return maintenance_schema(None)
         mode = await self._service.cluster.begin_maintenance(note=note, until=until, by=self._by)
         return maintenance_schema(mode)
+
+    async def recovery(self) -> RecoverySchema:
+        return self._recovery(await self._service.catch_up.show())
+
+    async def approve_recovery(self, *, rate: str | None = None, by_job: str | None = None) -> RecoverySchema:
+        limit = None if rate is None else parse_rate(rate)
+        return self._recovery(await self._service.catch_up.approve(rate=limit, only=by_job or "", by=self._by))
+
+    async def skip_recovery(self, *, note: str = "", by_job: str | None = None) -> RecoverySchema:
+        return self._recovery(await self._service.catch_up.skip(note=note, only=by_job or "", by=self._by))
+
+    def _recovery(self, progress: CatchUpProgress | None) -> RecoverySchema:
+        return recovery_schema(progress, self._service.catch_up.now())
 
     async def sweep(self) -> AskedSchema:
         try:

@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from cronflow.config import values
+from cronflow.domain.backfill import BackfillRate
 from cronflow.domain.durations import format_duration
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import Retry
@@ -118,6 +119,14 @@ class Settings:
     processes: int = _setting(1, values.number(int, 1, 256))
     """How many processes of a node run Python functions. 1: the node itself. More: as many handler processes besides
     the node, so that no function can block it, and functions use several CPUs.
+    """
+    catch_up_rate: BackfillRate | None = _setting(None, values.rate)
+    """How fast runs that were missed in an outage start in the whole cluster, such as `100/s` or `600/m`. Unset: as
+    fast as slots are free. Set it on all nodes: the leader's value counts.
+    """
+    recovery_limit: int = _setting(1000, values.number(int, 0, 10_000_000))
+    """With more runs missed in an outage than this, they wait for `cronflow cluster recovery approve`; what falls due
+    afterwards runs. 0: never wait. Set it on all nodes: the leader's value counts.
     """
     sweep_at: time = _setting("00:00", values.time_of_day)
     """Time of the daily sweep, which checks all records, in UTC."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from cronflow.documents.values import got, too_large
 from cronflow.domain.access import check_password
+from cronflow.domain.backfill import BackfillRate, parse_rate
 from cronflow.domain.durations import format_duration, parse_duration
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import check_name
@@ -75,6 +76,11 @@ def number(kind: type[int] | type[float], low: int, high: int) -> Reader:
         return found
 
     return read
+
+
+def rate(value: object) -> BackfillRate:
+    """Runs per unit of time, written as 100/s."""
+    return value if isinstance(value, BackfillRate) else parse_rate(str(value))
 
 
 def size(value: object) -> int:

@@ -141,6 +141,57 @@ class MaintenanceEnded(Event):
 
 
 @event
+class RecoveryWaiting(Event):
+    """More runs were missed in an outage than RECOVERY_LIMIT. They wait for a person."""
+
+    runs: int
+    jobs: int
+    cause: str
+    severity = Severity.WARN
+    message = "{runs:missed run|missed runs} of {jobs:job|jobs} wait for approval ({cause})"
+
+
+@event
+class RecoveryApproved(Event):
+    """`only` is the pattern of the jobs that it concerns, and empty for all; `rate` is empty without one."""
+
+    by: str
+    runs: int
+    only: str = ""
+    rate: str = ""
+    message = "{runs:missed run|missed runs} may start"
+
+
+@event
+class RecoverySkipped(Event):
+    """`only` is the pattern of the jobs that it concerns, and empty for all."""
+
+    by: str
+    runs: int
+    only: str = ""
+    note: str = ""
+    severity = Severity.WARN
+    message = "{runs:missed run|missed runs} {runs:=is|are} skipped"
+
+
+@event
+class RecoveryWithdrawn(Event):
+    """Fewer missed runs are left than need an approval, so they start."""
+
+    runs: int
+    message = "{runs:missed run|missed runs} {runs:=needs|need} no approval any more"
+
+
+@event
+class RecoveryEnded(Event):
+    """No missed run is held any more. `runs` and `jobs` were counted at its beginning."""
+
+    runs: int
+    jobs: int
+    message = "the recovery of {runs:missed run|missed runs} of {jobs:job|jobs} ended"
+
+
+@event
 class NodeJoined(Event):
     node: str
     version: str
@@ -189,6 +240,16 @@ class NodeDraining(Event):
 class NodeDrained(Event):
     node: str
     message = "{node} is drained"
+
+
+@event
+class DrainDeadlinePassed(Event):
+    """A node that drains has stopped what still ran; other nodes run it again."""
+
+    node: str
+    runs: int
+    severity = Severity.WARN
+    message = "{node} handed on {runs:run|runs} at the deadline of its drain"
 
 
 @event

@@ -161,6 +161,9 @@ BACKFILL_INSTANTS_LEFT = _gauge(
 RUNS_LONG = _gauge(
     "cronflow_runs_long", "Runs that take longer than usual, counted every ten seconds.", (MetricSource.LEADER,)
 )
+MISSED_RUNS = _gauge(
+    "cronflow_recovery_missed_runs", "Runs missed in an outage that are held back.", (MetricSource.LEADER,)
+)
 QUEUE_DEPTH = _gauge("cronflow_queue_depth", "Runs in the queues of all nodes.", _CLUSTER)
 RUNS_OPEN = _gauge("cronflow_runs_open", "Open runs, counted every ten seconds and up to 100000.", _API)
 DEAD_LETTERS = _gauge("cronflow_dead_letters", "Unresolved dead letters, counted every ten seconds.", _API)

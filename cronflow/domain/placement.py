@@ -178,10 +178,10 @@ def in_turn(items: Iterable[Item], rank: Callable[[Item], tuple[int, datetime]],
 
 
 class Fleet:
-    """The nodes during one batch of placements. `capacity` is how many runs without needs can still be placed, and
-    `early_capacity` how many before their instant. `early` has the number of runs of each node that wait for their
-    instant: they use no slot, so a due run goes before them. `occupancy` is what runs on the nodes; it is needed for
-    jobs with placement rules.
+    """The nodes during one batch of placements. `slots` are those of the nodes that accept runs; `capacity` is how many
+    runs without needs can still be placed, and `early_capacity` how many before their instant. `early` has the number
+    of runs of each node that wait for their instant: they use no slot, so a due run goes before them. `occupancy` is
+    what runs on the nodes; it is needed for jobs with placement rules.
 
     Ties are broken at random, by `draw` (0 to 1): on idle machines, a tiny difference in CPU use would otherwise send
     every run to the same node.
@@ -213,6 +213,7 @@ class Fleet:
         self._ineligible: dict[Group, dict[str, str | None]] = {}
         self._no_room: dict[tuple[Group, ResourceAmount], NoNode] = {}
         able = [node for node, member in self._members.items() if ineligible(member, Needs(), stale_after) is None]
+        self.slots = sum(self._members[node].report.slots for node in able)
         self.capacity = sum(max(0, self._free[node]) for node in able)
         self.early_capacity = sum(max(0, self._free_early[node]) for node in able)
 

@@ -108,6 +108,14 @@ def decide(
             return _catch_up(job, fire, now)
 
 
+def skip_missed(record: JobRecord, now: datetime, reason: str) -> SkipFire | None:
+    """The decision to skip the missed fires at the cursor of a job, which is late; None if it is not."""
+    job, fire = record.job, record.next_fire
+    if fire is None or job.schedule is None or now - fire <= job.misfire.late_after:
+        return None
+    return _skip_until(job.schedule, fire, now - job.misfire.late_after - timedelta(microseconds=1), reason)
+
+
 def skipped(fire: Fire, reason: str) -> SkipFire:
     """The decision to skip this fire instead, with the same cursor."""
     return SkipFire(fire.fire, fire.next_fire, reason, fire.covers)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from cronflow.domain.backfill import FireOutline
+from cronflow.domain.catch_up import HELD as HELD_BACK
 from cronflow.domain.job import JobRecord, MisfirePolicy, Overlap
 from cronflow.domain.job_breaker import BreakerState
 from cronflow.domain.long_runs import UsualDuration
@@ -343,7 +344,7 @@ def _present(known: Known, fire: datetime, due: datetime, before: Waiting | None
         return Waiting(fire=fire, since=due, reason="the cluster has no leader")
     if known.maintenance is not None:
         return Waiting(fire=fire, since=max(due, known.maintenance.since), reason=str(known.maintenance))
-    if before is not None and before.blocked_by is not None:
+    if before is not None and (before.blocked_by is not None or before.reason == HELD_BACK):
         return before
     if known.no_node is None:
         return None

@@ -39,6 +39,7 @@ from cronflow.domain.planning import (
 )
 from cronflow.domain.run import Run, RunState, backfill_of, run_id
 from cronflow.domain.split import parent_of
+from cronflow.leader.catch_up import NOTHING_MISSED, CatchUp, NothingMissed
 from cronflow.leader.contention import MOST_POSTED, Contender, Contention, Placer
 from cronflow.leader.deferrals import Deferrals
 from cronflow.leader.dispatcher import Dispatcher
@@ -141,6 +142,7 @@ class Planner:
         held: Callable[[Tenure], str | None] = lambda _: None,
         occupancy: OccupancyReader | None = None,
         split: Callable[[], None] = lambda: None,
+        catch_up: CatchUp | NothingMissed = NOTHING_MISSED,
     ) -> None:
         self._jobs, self._plans, self._runs = jobs, plans, runs
         self._split = split
@@ -160,6 +162,7 @@ class Planner:
         self._unplaced = unplaced or UnplacedReporter()
         self._look_ahead = look_ahead or LookAhead()
         self._occupancy = occupancy or OccupancyReader(jobs, runs, pending_runs)
+        self._catch_up = catch_up
         self._intents = 0
         self._limit = MOST_AT_ONCE
         self._out_of_capacity = False
@@ -178,7 +181,7 @@ class Planner:
         """
         self._run_ended = True
         waits = self._blocked and self._clock.monotonic() - self._rearmed_at >= REARM_EVERY_S
-        if self._out_of_capacity or waits:
+        if self._out_of_capacity or waits or self._catch_up.waits_for_slots:
             self._out_of_capacity = False
             self.wake.set()
 
@@ -199,12 +202,14 @@ class Planner:
             self._term = tenure.term
         now, read_at = self._clock.now(), self._clock.monotonic()
         poll = self._timings.safety_poll
-        if self._held(tenure) is not None:
+        if (reason := self._held(tenure)) is not None:
             self._contention.post(Placer.PLANNER, (), 0)
+            self._catch_up.interrupted(reason)
             return poll
         limit, ahead = self._limit, self._look_ahead
+        self._catch_up.begin(tenure.term, now)
         until = now + timedelta(seconds=poll) + ahead.window
-        records = await self._jobs.due_in_turn(now, until, limit, 1 + ahead.limit)
+        records = await self._jobs.due_in_turn(now, until, limit, 1 + ahead.limit, self._catch_up.reads_since)
         due = [record for record in records if record.due_at is not None and record.due_at <= now]
         early = ahead.among(records, now)
         known = {record.name for record in early}
@@ -215,6 +220,7 @@ class Planner:
         ]
         full = len(due) >= limit
         due += await self._rearmed(now, {record.name for record in due})
+        due = await self._catch_up.take(due, now, full)
         if due or early:
             try:
                 async with self._contention.placing():
@@ -226,6 +232,8 @@ class Planner:
                 return 0.0
         else:
             self._contention.post(Placer.PLANNER, (), 0)
+            self._catch_up.planned()
+        poll = self._catch_up.wait_s(self._clock.now(), poll)
         if not coming:
             return poll
         return min(poll, max(0.0, (min(coming) - self._clock.now()).total_seconds()))
@@ -295,6 +303,7 @@ class Planner:
             results = await asyncio.gather(*writing, return_exceptions=True)
         for failure in (result for result in results if isinstance(result, BaseException)):
             raise failure
+        self._catch_up.planned(fleet)
         if found.replaced:
             # Repeated in each round: a run that was dispatched a moment ago may have started since.
             await self._replace(found.replaced)
@@ -376,7 +385,7 @@ class Planner:
         placement: Placement | None = None
         open_runs = _blocking(open_runs)
         blocked_by, reason = min(open_runs, key=lambda run: run.created_at).id if open_runs else None, None
-        decision = _decision(record, now, open_runs)
+        decision = self._catch_up.skipped(record, now) or _decision(record, now, open_runs)
         run = run_id(record.name, record.next_fire or now)
         if isinstance(decision, Fire) and (full := limits.obstacle(uses, run, _rank(record))) is not None:
             if full.on_full is not OnFull.SKIP:

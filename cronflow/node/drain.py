@@ -1,18 +1,21 @@
 """Draining on request: what a node does between `nodes drain` and `nodes undrain`.
 
-It finishes running jobs, gives back runs that have not started, takes none, and leaves leadership to other nodes. Rule:
-a node that is alone, or that no other node replaces, keeps leading, because a cluster without a leader records nothing.
-The process goes on, and a node that restarts is still drained.
+It finishes running jobs, gives back runs that have not started at once, takes none, and leaves leadership to other
+nodes. At the deadline, if there is one, it stops what still runs with `at_least_once`, and other nodes run it again. A
+run with `at_most_once` goes on, because stopping it would lose it.
+
+Rule: a node that is alone, or that no other node replaces, keeps leading, because a cluster without a leader records
+nothing. The process goes on, and a node that restarts is still drained.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import structlog
 
 from cronflow.domain.cluster import node_name
-from cronflow.domain.events import NodeDrained, NodeDraining, NodeUndrained
+from cronflow.domain.events import DrainDeadlinePassed, NodeDrained, NodeDraining, NodeUndrained
 from cronflow.node.heartbeat import Heartbeat
 from cronflow.node.role_loop import Leadership, Wake, Workload
 from cronflow.node.timings import Timings
@@ -20,6 +23,7 @@ from cronflow.ports import Clock, Election, EventSink, Membership, discard_event
 
 IDLE_S = 5.0
 LOOK_S = 1.0
+AT_DEADLINE = "its node was drained, and the deadline passed"
 
 log = structlog.get_logger("cronflow.node")
 
@@ -50,6 +54,7 @@ class Drain:
         self._leaderless_since: float | None = None
         self._emit = emit
         self._reported_empty = False
+        self._deadline: datetime | None = None
         self.wake = Wake()
 
     async def step(self) -> float:
@@ -59,7 +64,10 @@ class Drain:
             log.info("drain requested" if asked else "drain ended", node=self._node)
             self._worker.pause(asked)
             self._reported_empty = False
+            self._deadline = None
             self._emit((NodeDraining if asked else NodeUndrained)(node_name(self._node)))
+        if asked and self._worker.in_flight:
+            await self._interrupt_at_deadline()
         if asked and not self._reported_empty and not self._worker.in_flight:
             self._reported_empty = True
             self._emit(NodeDrained(node_name(self._node)))
@@ -68,6 +76,16 @@ class Drain:
             self._elector.willing = willing
             self._elector.wake.set()
         return LOOK_S if asked else IDLE_S
+
+    async def _interrupt_at_deadline(self) -> None:
+        name = node_name(self._node)
+        self._deadline = await self._membership.drain_deadline(name, self._deadline)
+        if self._deadline is None or self._clock.now() < self._deadline:
+            return
+        stopped = self._worker.interrupt(AT_DEADLINE)
+        if stopped:
+            log.warning("drain deadline", interrupted=stopped)
+            self._emit(DrainDeadlinePassed(name, stopped))
 
     async def _another_node_can_lead(self) -> bool:
         stale_after = timedelta(seconds=self._timings.stale_after)

@@ -58,6 +58,7 @@ def register_node_metrics(
     backfills: Callable[[], tuple[int, int] | None],
     maintenance: Callable[[Tenure], tuple[bool, MaintenanceMode | None]],
     long_runs: Callable[[], int],
+    missed: Callable[[], int],
     slots: int,
     load: Callable[[], tuple[int, int]],
 ) -> None:
@@ -93,6 +94,7 @@ def register_node_metrics(
     meter.read(metrics.RUNS_LONG, lambda: float(long_runs()) if leads() else None)
     meter.read(metrics.LIMIT_PERMITS, lambda: of_limits(0))
     meter.read(metrics.LIMIT_WAITING, lambda: of_limits(1))
+    meter.read(metrics.MISSED_RUNS, lambda: float(missed()) if leads() else None)
     meter.read(metrics.LEADER, lambda: float(leads()))
     meter.read(metrics.TERM, lambda: float(elector.last_term))
     meter.read(metrics.LEASE_LEFT, lambda: elector.lease_left_s if leads() else None)

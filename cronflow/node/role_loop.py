@@ -270,6 +270,11 @@ class Workload(Protocol):
     def pause(self, paused: bool) -> None:
         """Start or stop taking runs."""
 
+    def interrupt(self, why: str) -> int:
+        """Stop what runs with `at_least_once` and hand it on. Returns how many runs; what is being stopped counts no
+        more.
+        """
+
     async def drain(self, seconds: float) -> None:
         """Take no more runs. Wait for running ones, then stop them and give them back."""
 

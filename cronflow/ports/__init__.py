@@ -22,6 +22,7 @@ from cronflow.ports.alerts import AlertConditions, AlertStore, Outbox, WebhookSe
 from cronflow.ports.backends import Backends
 from cronflow.ports.backfills import BackfillStore, WatchedBackfill
 from cronflow.ports.breakers import BreakerStore
+from cronflow.ports.catch_up import CatchUpStore, HeldFire
 from cronflow.ports.chains import ChainStore as ChainStore
 from cronflow.ports.clock import Clock, ServerClock
 from cronflow.ports.coordination import (
@@ -96,6 +97,7 @@ __all__ = [
     "BackfillStore",
     "BreakerStore",
     "Bus",
+    "CatchUpStore",
     "Clock",
     "Control",
     "CoordinationAdmin",
@@ -109,6 +111,7 @@ __all__ = [
     "Exposition",
     "Feed",
     "Found",
+    "HeldFire",
     "JobCounts",
     "JobLock",
     "JobReach",

@@ -17,6 +17,7 @@ from cronflow.ports.access import (
 from cronflow.ports.alerts import AlertConditions, AlertStore, Outbox
 from cronflow.ports.backfills import BackfillStore
 from cronflow.ports.breakers import BreakerStore
+from cronflow.ports.catch_up import CatchUpStore
 from cronflow.ports.chains import ChainStore
 from cronflow.ports.clock import ServerClock
 from cronflow.ports.coordination import Bus, CoordinationAdmin, Election, Membership, Queue
@@ -51,6 +52,7 @@ class Backends:
     breakers: BreakerStore
     backfills: BackfillStore
     chains: ChainStore
+    catch_up: CatchUpStore
     logs: LogStore
     control: Control
     archive: Archive

@@ -57,10 +57,13 @@ class Membership(Protocol):
     async def holdings(self, nodes: Collection[str]) -> dict[str, tuple[bool, dict[str, int]]]:
         """By node id: whether it is alive, and run -> fence of the runs it has taken, which are kept for an hour."""
 
-    async def drain(self, name: str, *, wanted: bool) -> bool:
-        """Request that nodes of this name drain, also after a restart, or cancel the request. Returns whether it was
-        requested before. Signals STOP.
+    async def drain(self, name: str, *, wanted: bool, until: datetime | None = None) -> bool:
+        """Request that nodes of this name drain, also after a restart, or cancel the request. At `until` they give up
+        their running jobs; a further request replaces it. Returns whether it was requested before. Signals STOP.
         """
+
+    async def drain_deadline(self, name: str, known: datetime | None) -> datetime | None:
+        """The `until` of the request; `known`, the previous answer, if Redis lost it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

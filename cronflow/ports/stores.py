@@ -57,10 +57,12 @@ class JobStore(Protocol):
     async def due(self, until: datetime, limit: int) -> list[JobRecord]:
         """Active jobs with `due_at <= until`, earliest first."""
 
-    async def due_in_turn(self, now: datetime, until: datetime, limit: int, coming: int = 1) -> list[JobRecord]:
+    async def due_in_turn(
+        self, now: datetime, until: datetime, limit: int, coming: int = 1, since: datetime | None = None
+    ) -> list[JobRecord]:
         """Active jobs with `due_at <= now`, in no particular order: the first `limit` by priority, then `due_at`; and
         the earliest eighth of that number, at least one, of any priority. And the next `coming` that are due by
-        `until`.
+        `until`. With `since`, only those that fell due after it.
         """
 
     async def move(self, moves: Sequence[Move], term: int) -> set[str]:

@@ -7,6 +7,7 @@ from cronflow.usecases.accounts import ApiKeys, SecretValues, UserAccounts
 from cronflow.usecases.alerts import AlertRules
 from cronflow.usecases.audit import Auditor
 from cronflow.usecases.backfills import BackfillUseCases
+from cronflow.usecases.catch_up import CatchUpUseCases
 from cronflow.usecases.cluster import ClusterUseCases
 from cronflow.usecases.explain import Explainer
 from cronflow.usecases.jobs import JobUseCases
@@ -41,6 +42,7 @@ class UseCases:
         self.jobs = JobUseCases(backends, clock, self.audit)
         self.runs = RunUseCases(backends, clock, self.audit)
         self.backfills = BackfillUseCases(backends, clock, self.audit)
+        self.catch_up = CatchUpUseCases(backends, clock, self.audit)
         self.cluster = ClusterUseCases(backends, clock, self.audit, self.jobs)
         self.users = UserAccounts(backends.users, clock, self.audit, self.passwords, reserved=admin)
         self.keys = ApiKeys(backends.keys, clock, self.audit)

@@ -57,13 +57,17 @@ class ClusterUseCases:
             return list(members)
         return [replace(member, reserved=occupancy.reserved(member.id)) for member in members]
 
-    async def drain(self, name: str, *, by: str = "") -> Member:
-        """Make a node finish its running jobs and accept no new ones, also after a restart, until `undrain`. Raises
-        NotFound.
+    async def drain(self, name: str, *, until: datetime | None = None, by: str = "") -> Member:
+        """Make a node finish its running jobs and accept no new ones, also after a restart, until `undrain`. What still
+        runs at `until` moves to other nodes, but for `at_most_once`. A further request replaces `until`. Raises
+        NotFound, and InvalidInput for an `until` that has passed.
         """
+        if until is not None and until <= self._clock.now():
+            raise InvalidInput(Problem("until", f"{to_the_minute(until)} has passed", "choose a later time"))
         await self.node(name)
-        await self._backends.membership.drain(name, wanted=True)
-        await self._audit.record(by, Changed("node.drain", f"node:{name}"))
+        await self._backends.membership.drain(name, wanted=True, until=until)
+        after = None if until is None else {"until": instant_text(until)}
+        await self._audit.record(by, Changed("node.drain", f"node:{name}", None, after))
         # The node hands back the runs that it has not started; the leader places them elsewhere.
         await notify_leader(self._backends.bus)
         return (await self.node(name))[0]

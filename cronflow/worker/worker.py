@@ -28,7 +28,7 @@ from structlog.contextvars import bind_contextvars
 from cronflow.domain import metrics, transitions
 from cronflow.domain.cluster import node_name
 from cronflow.domain.errors import BackendUnavailable
-from cronflow.domain.job import StartGuard
+from cronflow.domain.job import Delivery, StartGuard
 from cronflow.domain.placement import Waiting
 from cronflow.domain.run import DEAD, AttemptResult, Outcome, fire_of
 from cronflow.node.heartbeat import Heartbeat
@@ -327,6 +327,15 @@ class Worker:
     def pause(self, paused: bool) -> None:
         self.paused = paused
         self.wake.set()
+
+    def interrupt(self, why: str) -> int:
+        """Stop the running jobs that may start again elsewhere, and give them back. Returns how many."""
+        stopped = 0
+        for active in list(self._active.values()):
+            if active.claimed.delivery is Delivery.AT_LEAST_ONCE and active.stop is None and active.executing:
+                self._stop(active, AttemptResult(Outcome.DRAINED, error=why))
+                stopped += 1
+        return stopped
 
     async def drain(self, seconds: float) -> None:
         """Take nothing more. Wait for running jobs, then stop them and give them back, and wait no longer for servers

@@ -43,6 +43,8 @@ CHANGES = [
     ("POST", "/nodes/{name}/undrain", {"name": "node-b"}, None, "node.undrain"),
     ("POST", "/cluster/stepdown", {}, None, "cluster.stepdown"),
     ("PUT", "/cluster/maintenance", {}, {"on": True, "note": "upgrade"}, "cluster.maintenance"),
+    ("POST", "/cluster/recovery/approve", {}, {"rate": "100/s"}, "cluster.recovery"),
+    ("POST", "/cluster/recovery/skip", {}, {"note": "stale"}, "cluster.recovery"),
     ("POST", "/cluster/sweep", {}, None, "job.run"),
     ("POST", "/users", {}, {"name": "bob", "password": "a long password"}, "user.create"),
     ("PATCH", "/users/{name}", {"name": "ada"}, {"enabled": False}, "user.change"),

@@ -14,6 +14,7 @@ from typing import Any
 from cronflow.config import Settings
 from cronflow.domain.alerts import Alert, AlertKind, Answer, Notification, NotificationState, Webhook
 from cronflow.domain.backfill import Backfill, BackfillRate, BackfillScope, BackfillState
+from cronflow.domain.catch_up import CatchUpPlan, CatchUpState, HeldJob
 from cronflow.domain.cluster import NodeReport
 from cronflow.domain.concurrency import LimitUse, Rate, named_id
 from cronflow.domain.job import Breaker, CommandTarget, HttpTarget, Job, PendingRun, PythonTarget, Retry
@@ -178,6 +179,20 @@ BACKFILLING = Backfill(
 )
 
 
+RECOVERY = CatchUpPlan(
+    number=1,
+    state=CatchUpState.WAITING,
+    cutoff=ago(minutes=5),
+    cause="the cluster had no leader",
+    since=ago(minutes=5),
+    jobs=2,
+    runs=3,
+    oldest=ago(minutes=50),
+    by_priority=((5, 3),),
+    top=(HeldJob("sync-tokens", 2, ago(minutes=50)), HeldJob("nightly-report", 1, ago(minutes=20))),
+)
+
+
 BILLING = Alert(
     name="billing",
     on=(AlertKind.FAILED, AlertKind.RECOVERED),
@@ -243,6 +258,7 @@ class Scene:
         await limits.define(NamedLimit(name="database", limit=4, rate=Rate(100, timedelta(minutes=1))), "ada", NOON)
         await limits.acquire([PermitRequest(LimitUse(named_id("database")), RUNNING, FENCE, "node-a#1")])
         assert await self.backends.backfills.create(BACKFILLING, [ago(minutes=n) for n in (20, 10)])
+        assert await self.backends.catch_up.write(RECOVERY)
 
     async def _alerts(self) -> None:
         await self.service.alerts.create(BILLING)

@@ -11,6 +11,7 @@ import pytest
 from cronflow.backends.clock import SystemClock
 from cronflow.backends.mongo.admin import MongoArchive, MongoStoreAdmin
 from cronflow.backends.mongo.backfills import MongoBackfillStore
+from cronflow.backends.mongo.catch_up import MongoCatchUpStore
 from cronflow.backends.mongo.chains import MongoChainStore
 from cronflow.backends.mongo.control import MongoControl
 from cronflow.backends.mongo.database import MongoDatabase
@@ -28,6 +29,7 @@ from cronflow.ports import (
     Archive,
     BackfillStore,
     Bus,
+    CatchUpStore,
     ChainStore,
     Control,
     CoordinationAdmin,
@@ -74,12 +76,14 @@ class Stores:
         totals: Totals,
         backfills: BackfillStore,
         chains: ChainStore,
+        catch_up: CatchUpStore,
     ) -> None:
         self.jobs, self.plans, self.runs, self.logs, self.control = jobs, plans, runs, logs, control
         self.archive, self.store_admin = archive, store_admin
         self.versions, self.late, self.results, self.dead_letters = versions, late, results, dead_letters
         self.events, self.rollups, self.totals = events, rollups, totals
         self.backfills, self.chains = backfills, chains
+        self.backfills, self.catch_up = backfills, catch_up
 
 
 class Coordination:
@@ -142,6 +146,7 @@ async def stores(request: pytest.FixtureRequest, emptied_namespace: str) -> Asyn
             memory.totals,
             memory.backfills,
             memory.chains,
+            memory.catch_up,
         )
         return
     async with emptied(request.getfixturevalue("mongo_url"), emptied_namespace) as database:
@@ -162,6 +167,7 @@ async def stores(request: pytest.FixtureRequest, emptied_namespace: str) -> Asyn
             MongoTotals(database),
             MongoBackfillStore(database),
             MongoChainStore(database),
+            MongoCatchUpStore(database),
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -218,6 +218,19 @@ async def test_a_node_that_is_to_be_drained_is_told_so_until_it_no_longer_is(coo
     await coordination.membership.drain("n1", wanted=False)
     assert not await coordination.membership.report(a_report("n1", "a"), 5, asked=True)
     assert not any(member.draining for member in await coordination.membership.members())
+
+
+async def test_a_request_to_drain_may_have_a_deadline_that_the_node_remembers(coordination: Coordination) -> None:
+    membership, until = coordination.membership, datetime(2026, 11, 21, 12, tzinfo=UTC)
+    assert await membership.drain_deadline("n1", None) is None
+    # Redis has lost it.
+    assert await membership.drain_deadline("n1", until) == until
+    await membership.drain("n1", wanted=True, until=until)
+    assert await membership.drain_deadline("n1", None) == until
+    assert await membership.drain_deadline("n2", None) is None
+    for wanted in (True, False):
+        await membership.drain("n1", wanted=wanted)
+        assert await membership.drain_deadline("n1", until) is None
 
 
 async def test_a_request_to_drain_returns_whether_there_was_one_before(coordination: Coordination) -> None:

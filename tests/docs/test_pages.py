@@ -70,6 +70,9 @@ SCENES = {
         ),
     ),
     "backfill-and-pause.md": Scene(prints=("hourly-sums~b1", "etl-stock~b1", "upgrade of the database")),
+    "recover-after-an-outage.md": Scene(
+        environment={"API": "{url}", "PASSWORD": PASSWORD}, prints=("No recovery", "none 0 of 0")
+    ),
     "alerts.md": Scene(prints=("204",)),
     "monitor.md": Scene(stand_ins={"10.0.0.11": "127.0.0.1", "=9500": "=0"}, prints=("metrics served",)),
     "log-in-from-the-command-line.md": Scene(

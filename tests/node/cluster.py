@@ -15,6 +15,7 @@ from cronflow.domain.capabilities import Capabilities
 from cronflow.domain.metrics import MetricSource
 from cronflow.domain.resources import ResourceAmount
 from cronflow.domain.run import AttemptResult, Outcome, Run
+from cronflow.leader.catch_up import CatchUpOptions
 from cronflow.leader.elector import Elector
 from cronflow.leader.planner import Planner
 from cronflow.monitoring.prometheus import PrometheusMeter
@@ -115,6 +116,9 @@ class Skewed:
         return await self.clock.wait(event, seconds)
 
 
+UNLIMITED = CatchUpOptions()
+
+
 @dataclass
 class Cluster:
     """The parts that a test looks at."""
@@ -128,6 +132,7 @@ class Cluster:
     spools: Path | None = None
     webhook_sender: WebhookSender | None = None
     timings: Timings = field(default_factory=Timings)
+    catch_up: CatchUpOptions = UNLIMITED
     meters: dict[str, PrometheusMeter] = field(default_factory=dict)
 
     def start(
@@ -157,6 +162,7 @@ class Cluster:
             meter=self.meters.setdefault(name, PrometheusMeter((MetricSource.NODE, MetricSource.LEADER))),
             capabilities=capabilities,
             capacity=capacity,
+            catch_up_options=self.catch_up,
         )
 
         async def live() -> None:
@@ -197,6 +203,7 @@ async def a_cluster(
     spools: Path | None = None,
     webhook_sender: WebhookSender | None = None,
     look_ahead: float = 0.0,
+    catch_up: CatchUpOptions = UNLIMITED,
 ) -> AsyncIterator[Cluster]:
     """Nodes that have found their leader; stopped, and their failures raised, at the end."""
     clock = FakeClock()
@@ -210,6 +217,7 @@ async def a_cluster(
         spools=spools,
         webhook_sender=webhook_sender,
         timings=Timings(look_ahead=look_ahead),
+        catch_up=catch_up,
     )
     for name in names:
         cluster.start(name, slots=slots)

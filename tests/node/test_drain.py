@@ -6,9 +6,12 @@ import asyncio
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+import pytest
+
 from cronflow.domain.capabilities import Capabilities
 from cronflow.domain.cluster import node_name
-from cronflow.domain.events import RunsUnplaced
+from cronflow.domain.errors import InvalidInput
+from cronflow.domain.events import DrainDeadlinePassed, RunsUnplaced
 from cronflow.domain.job import CommandTarget, Delivery, Job, Overlap, PythonTarget, Retry
 from cronflow.domain.run import AttemptResult, Outcome, Run, RunState
 from cronflow.domain.schedule.kinds import Every
@@ -306,3 +309,58 @@ async def test_what_lies_in_the_list_of_a_drained_node_runs_elsewhere_within_a_s
         await cluster.elapse(1.25)
         ((_, _, where, _),) = cluster.executor.starts
         assert node_name(where) == "b"
+
+
+# ---------------------------------------------------------------------------------------------------------- deadlines
+
+
+async def test_at_its_deadline_a_drained_node_hands_on_what_runs_and_keeps_what_may_run_once() -> None:
+    async with a_cluster("leader") as cluster:
+        cluster.start("a", work="yes")
+        await cluster.elapse(0.5)
+        cluster.executor.release = asyncio.Event()
+        again = a_job("again", overlap=Overlap.ALLOW, require={"work": "yes"})
+        once = a_job("once", delivery=Delivery.AT_MOST_ONCE, retry=Retry(max=0), require={"work": "yes"})
+        await cluster.service.jobs.apply([again, once])
+        moved, kept = [await cluster.service.jobs.trigger(name) for name in ("again", "once")]
+        await cluster.elapse(2)
+        cluster.start("b", work="yes")
+        await cluster.elapse(1)
+        until = cluster.clock.now() + 30 * SECOND
+        await cluster.service.cluster.drain("a", until=until)
+        await cluster.elapse(25)
+        assert cluster.executor.cancelled == []
+        # Redis forgets the request, and the node does not.
+        cluster.backends.memory.drain_deadlines.clear()
+        await cluster.elapse(8)
+        assert cluster.executor.cancelled == [moved]
+        assert [node_name(where) for run, _, where, _ in cluster.executor.starts if run == moved] == ["a", "b"]
+        assert [run for run, *_ in cluster.executor.starts].count(kept) == 1
+        cluster.executor.release.set()
+        await cluster.elapse(3)
+        assert {run.state for run in cluster.runs} == {RunState.SUCCEEDED}
+        [run] = [run for run in cluster.runs if run.id == moved]
+        # The interrupted attempt used none of its retries.
+        assert [one.outcome for one in run.attempts] == [Outcome.DRAINED, Outcome.OK]
+        assert run.attempt == 1
+        events = [one.event for one in await cluster.backends.events.find(kinds=["drain_deadline_passed"])]
+        assert events == [DrainDeadlinePassed("a", 1)]
+
+
+async def test_a_further_request_replaces_the_deadline() -> None:
+    async with a_cluster("a", "b") as cluster:
+        cluster.executor.release = asyncio.Event()
+        await cluster.service.jobs.apply([a_job()])
+        await cluster.service.jobs.trigger("long")
+        await cluster.elapse(1)
+        name = node_name(cluster.executor.starts[0][2])
+        with pytest.raises(InvalidInput, match="has passed"):
+            await cluster.service.cluster.drain(name, until=cluster.clock.now())
+        await cluster.service.cluster.drain(name, until=cluster.clock.now() + 5 * SECOND)
+        await cluster.service.cluster.drain(name)
+        await cluster.elapse(10)
+        assert cluster.executor.cancelled == []
+        await cluster.service.cluster.drain(name, until=cluster.clock.now() + 2 * SECOND)
+        await cluster.elapse(4)
+        assert len(cluster.executor.cancelled) == 1
+        cluster.executor.release.set()

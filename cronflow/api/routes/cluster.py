@@ -137,10 +137,21 @@ async def show_node(service: Uses, _: Viewer, deployed: Deployed, name: NodeName
     return node_detail_schema(member, holds, (await service.cluster.status()).leader, deployed.heartbeat)
 
 
+class DrainInput(Input, json_schema_extra={"examples": [{"until": "2026-11-22T06:00:00Z"}]}):
+    """How long running jobs may take."""
+
+    until: Instant = None
+    """When what still runs moves to other nodes, except jobs with `at_most_once`; null: running jobs end."""
+
+
 @nodes.post("/nodes/{name}/drain", responses=may(404))
-async def drain_node(service: Uses, by: Operator, name: NodeName) -> DrainSchema:
-    """Let a node finish its running jobs and accept no new ones, even after a restart, until it is undrained."""
-    return drain_schema(name, await service.cluster.drain(name, by=by.name))
+async def drain_node(
+    service: Uses, by: Operator, name: NodeName, asked: Annotated[DrainInput, body(DrainInput)]
+) -> DrainSchema:
+    """Let a node finish its running jobs and accept no new ones, even after a restart, until it is undrained. What it
+    has not started moves to other nodes at once.
+    """
+    return drain_schema(name, await service.cluster.drain(name, until=asked.until, by=by.name))
 
 
 @nodes.post("/nodes/{name}/undrain", responses=may(404))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pymongo import ASCENDING, DESCENDING, IndexModel
 
+from cronflow.domain.catch_up import HELD
 from cronflow.domain.job import BACKFILL_PRIORITY, PRIORITIES
 
 ANY_PRIORITY = {"$in": [*reversed(PRIORITIES), BACKFILL_PRIORITY, None]}
@@ -39,6 +40,18 @@ INDEXES = {
         ),
         # The chain follower: the jobs that follow others.
         IndexModel([("follows", ASCENDING)], name="follows", partialFilterExpression={"follows": {"$exists": True}}),
+        # The leader: the fires that a recovery holds, in their order, and their totals from the index alone.
+        IndexModel(
+            [
+                ("waiting.reason", ASCENDING),
+                ("priority", DESCENDING),
+                ("next_fire", ASCENDING),
+                ("_id", ASCENDING),
+                ("missed", ASCENDING),
+            ],
+            name="held",
+            partialFilterExpression={"waiting.reason": HELD},
+        ),
         # Lists: the fires that wait for a limit.
         IndexModel(
             [("waiting.reason", ASCENDING), ("waiting.since", ASCENDING)],

@@ -44,17 +44,22 @@ class MongoJobStore:
             found = await self._jobs.find(query).sort("due_at", 1).limit(limit).to_list(None)
         return [codec.record(document) for document in found]
 
-    async def due_in_turn(self, now: datetime, until: datetime, limit: int, coming: int = 1) -> list[JobRecord]:
+    async def due_in_turn(
+        self, now: datetime, until: datetime, limit: int, coming: int = 1, since: datetime | None = None
+    ) -> list[JobRecord]:
         """One command."""
-        pipeline = self.in_turn(now, until, limit, coming)
+        pipeline = self.in_turn(now, until, limit, coming, since)
         async with self._database.translated():
             # All in the first reply.
             found = await self._jobs.aggregate(pipeline, batchSize=2 * limit + coming).to_list(None)
         return [codec.record(document) for document in {document["_id"]: document for document in found}.values()]
 
-    def in_turn(self, now: datetime, until: datetime, limit: int, coming: int = 1) -> list[dict[str, Any]]:
+    def in_turn(
+        self, now: datetime, until: datetime, limit: int, coming: int = 1, since: datetime | None = None
+    ) -> list[dict[str, Any]]:
         """The pipeline; each part walks an index within bounds, and sorts nothing."""
-        due = {"active": True, "due_at": {"$lte": now}}
+        bounds = {"$lte": now} if since is None else {"$gt": since, "$lte": now}
+        due = {"active": True, "due_at": bounds}
         later = {"active": True, "due_at": {"$gt": now, "$lte": until}}
 
         def earliest(match: dict[str, Any], count: int) -> dict[str, Any]:

@@ -73,6 +73,10 @@ class RedisKeys:
         prefix = self.queue("")
         return key.removeprefix(prefix) if key.startswith(prefix) else None
 
+    def drain_deadline(self, name: str) -> str:
+        """String: when nodes of this name that drain give up their running jobs, in ms; `0`: never."""
+        return f"{self.prefix}drain-until:{node_name(name)}"
+
     def drain(self, name: str) -> str:
         """String: `1` while nodes of this name are to drain; `0`, for an hour, after the request was cancelled."""
         return f"{self.prefix}drain:{node_name(name)}"

@@ -86,11 +86,24 @@ class RedisMembership(RedisAdapter):
             for k, node in enumerate(order)
         }
 
-    async def drain(self, name: str, *, wanted: bool) -> bool:
+    async def drain(self, name: str, *, wanted: bool, until: datetime | None = None) -> bool:
         """`0` distinguishes a cancelled request from one that Redis lost, which the node restores."""
         said = ("1",) if wanted else ("0", "PX", DRAIN_ENDED_MS)
         key = self._keys.drain(name)
+        deadline = 0 if until is None else round(until.timestamp() * 1000)
         before, *_ = await self._redis.pipeline(
-            [("GET", key), ("SET", key, *said), ("PUBLISH", self._keys.signal("stop"), "drain")]
+            [
+                ("GET", key),
+                ("SET", self._keys.drain_deadline(name), deadline, *(() if wanted else ("PX", DRAIN_ENDED_MS))),
+                ("SET", key, *said),
+                ("PUBLISH", self._keys.signal("stop"), "drain"),
+            ]
         )
         return bool(before == b"1")
+
+    async def drain_deadline(self, name: str, known: datetime | None) -> datetime | None:
+        """`0`: there is none."""
+        [found] = await self._redis.pipeline([("GET", self._keys.drain_deadline(name))])
+        if found is None:
+            return known
+        return datetime.fromtimestamp(int(found) / 1000, UTC) if int(found) else None

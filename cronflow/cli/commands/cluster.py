@@ -16,6 +16,7 @@ import typer
 from rich.text import Text
 
 from cronflow.cli import connect
+from cronflow.cli.commands.recovery import recovery
 from cronflow.cli.completion import node_names
 from cronflow.cli.connect import call, change, collect
 from cronflow.cli.errors import FAILED, RUN_FAILED
@@ -52,6 +53,7 @@ OVERLAP = timedelta(seconds=30)
 MOST_EVENTS = 500
 
 cluster = new_group("Show the leader, load and events of the cluster; start a sweep.")
+cluster.add_typer(recovery, name="recovery")
 
 
 @cluster.command("status")
@@ -216,12 +218,17 @@ def show_node(name: Name, output: Output = Format.TABLE) -> None:
 def drain(
     name: Name,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the node has no runs left.")] = False,
+    deadline: Annotated[
+        str | None,
+        typer.Option(metavar="5m|INSTANT", help="Move what still runs then to other nodes, except at_most_once jobs."),
+    ] = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Drain a node: it finishes its runs and accepts no new ones, even after a restart, until you undrain it."""
+    until = None if deadline is None else times.instant_or_in(deadline, "--deadline")
 
     async def act(cluster: Cluster) -> DrainSchema:
-        found = await cluster.nodes.drain(name)
+        found = await cluster.nodes.drain(name, until=until)
         while wait and not found["drained"]:
             await times.sleep(DRAIN_POLL_S)
             try:

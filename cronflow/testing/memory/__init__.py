@@ -22,6 +22,7 @@ from cronflow.testing.memory.admin import MemoryArchive, MemoryCoordinationAdmin
 from cronflow.testing.memory.alerts import MemoryAlertConditions, MemoryAlertStore, MemoryOutbox
 from cronflow.testing.memory.backfills import MemoryBackfillStore
 from cronflow.testing.memory.breakers import MemoryBreakerStore
+from cronflow.testing.memory.catch_up import MemoryCatchUpStore
 from cronflow.testing.memory.chains import MemoryChainStore
 from cronflow.testing.memory.coordination import (
     Memory,
@@ -78,6 +79,7 @@ def memory_backends(clock: Clock, *, lock_s: float = 35.0, start_by_s: float = 5
         breakers=MemoryBreakerStore(faults, documents),
         backfills=MemoryBackfillStore(faults, documents),
         chains=MemoryChainStore(faults, documents),
+        catch_up=MemoryCatchUpStore(faults, documents),
         logs=MemoryLogStore(faults, documents),
         control=MemoryControl(faults, documents),
         archive=MemoryArchive(faults, documents),

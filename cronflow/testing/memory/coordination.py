@@ -54,6 +54,7 @@ class Memory:
         self.cancels: dict[str, float] = {}
         self.withdrawals: dict[str, tuple[int, float]] = {}
         self.drains: dict[str, bool] = {}
+        self.drain_deadlines: dict[str, datetime | None] = {}
         self.builder: tuple[str, float] | None = None
         self.feed: list[Entry] = []
         self.tail_until = 0.0
@@ -207,11 +208,15 @@ class MemoryMembership(RedisPort, port="membership"):
     async def holdings(self, nodes: Collection[str]) -> dict[str, tuple[bool, dict[str, int]]]:
         return {node: (self.memory.alive(node), dict(self.memory.held.get(node, {}))) for node in nodes}
 
-    async def drain(self, name: str, *, wanted: bool) -> bool:
+    async def drain(self, name: str, *, wanted: bool, until: datetime | None = None) -> bool:
         before = self.memory.drains.get(name, False)
         self.memory.drains[name] = wanted
+        self.memory.drain_deadlines[name] = until
         self.memory.notify(Signal.STOP)
         return before
+
+    async def drain_deadline(self, name: str, known: datetime | None) -> datetime | None:
+        return self.memory.drain_deadlines.get(name, known)
 
 
 class MemoryQueue(RedisPort, port="queue"):

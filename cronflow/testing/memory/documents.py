@@ -10,6 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from cronflow.domain.access import ApiKey, AuditEntry, Secret, Session, User
 from cronflow.domain.alerts import AlertRecord, Failing, Notification
 from cronflow.domain.backfill import Backfill
+from cronflow.domain.catch_up import CatchUpPlan
 from cronflow.domain.cluster import LeaderRecord
 from cronflow.domain.events import RecordedEvent
 from cronflow.domain.following import JoinRecord
@@ -45,6 +46,8 @@ class Documents:
         self.leader: LeaderRecord | None = None
         self.fence_high = 0
         self.maintenance: MaintenanceMode | None = None
+        self.catch_up: CatchUpPlan | None = None
+        self.missed: dict[str, int] = {}
         self.events = Table[str, RecordedEvent]()
         self.rollups = Table[tuple[BucketSize, datetime], Tally]()
         self.users = Table[str, User]()

@@ -64,9 +64,15 @@ class MemoryJobStore(DocumentPort, port="jobs"):
             limit=limit,
         )
 
-    async def due_in_turn(self, now: datetime, until: datetime, limit: int, coming: int = 1) -> list[JobRecord]:
+    async def due_in_turn(
+        self, now: datetime, until: datetime, limit: int, coming: int = 1, since: datetime | None = None
+    ) -> list[JobRecord]:
         active = sorted(
-            (record for record in self.documents.jobs.values() if record.active and record.due_at is not None),
+            (
+                record
+                for record in self.documents.jobs.values()
+                if record.active and record.due_at is not None and (since is None or record.due_at > since)
+            ),
             key=attrgetter("due_at", "name"),
         )
         due = [record for record in active if record.due_at is not None and record.due_at <= now]
