@@ -63,6 +63,7 @@ def create_api(
         api.include_router(group.router)
     for router in (
         jobs.schedules,
+        jobs.graph,
         cluster.nodes,
         logs.events,
         management.users,

@@ -241,12 +241,20 @@ async def runs_of(
     since: datetime | None = None,
     backfill: str | None = None,
     parent: str | None = None,
+    chain: str | None = None,
     dead: bool = False,
 ) -> list[RunSchema]:
     """The latest runs that match, of one job or of all."""
-    if job is None or states or since is not None or backfill is not None or parent is not None or dead:
+    if job is None or states or since or backfill or parent or chain or dead:
         found = cluster.runs.list(
-            job=job, state=[*states], since=since, backfill=backfill, parent=parent, dead=dead, limit=limit
+            job=job,
+            state=[*states],
+            since=since,
+            backfill=backfill,
+            parent=parent,
+            chain=chain,
+            dead=dead,
+            limit=limit,
         )
         return await collect(found)
     try:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         StepdownSchema,
         UndrainSchema,
     )
+    from cronflow.schemas.job_graph import JobGraphSchema
     from cronflow.schemas.jobs import AppliedSchema, DeletedSchema, FiresSchema, JobSchema, VersionSchema
     from cronflow.schemas.recovery import RecoverySchema
     from cronflow.schemas.runs import AskedSchema, LogSchema, ReplaySchema, ReportSchema, RunDetailSchema, RunSchema
@@ -287,6 +288,10 @@ class Jobs:
         """
         return await self._client.send(get(path_of("jobs", name, "why"), at=instant(at), exact=exact))
 
+    async def graph(self, job: str | None = None) -> JobGraphSchema:
+        """The jobs that follow other jobs; with `job` the part that leads to it or follows it."""
+        return await self._client.send(get(path_of("job-graph"), job=job))
+
     def history(self, name: str) -> AsyncIterator[VersionSchema]:
         """Every version, the oldest first."""
         return self._client.pages(get(path_of("jobs", name, "history")))
@@ -310,12 +315,15 @@ class Runs:
         node: str | None = None,
         backfill: str | None = None,
         parent: str | None = None,
+        chain: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         dead: bool = False,
         limit: int | None = None,
     ) -> AsyncIterator[RunSchema]:
-        """Runs, the latest due first; at most `limit`. `parent`: the parts of this run."""
+        """Runs, the latest due first; at most `limit`. `parent`: the parts of this run; `chain`: the runs of the chain
+        that began in this one.
+        """
         call = get(
             path_of("runs"),
             job=job,
@@ -323,6 +331,7 @@ class Runs:
             node=node,
             backfill=backfill,
             parent=parent,
+            chain=chain,
             since=instant(since),
             until=instant(until),
             dead=dead or None,
@@ -388,9 +397,12 @@ class Runs:
         note: str = "",
         *,
         only_dead: bool = False,
+        followers: bool = False,
     ) -> ReplaySchema:
-        """Replay one that has ended; with `only_dead` 409 unless it is an open dead letter."""
-        body = given(args=args, note=note or None, only_dead=only_dead or None)
+        """Replay one that has ended; with `only_dead` 409 unless it is an open dead letter. With `followers`, the jobs
+        that follow its job run again too.
+        """
+        body = given(args=args, note=note or None, only_dead=only_dead or None, followers=followers or None)
         call = Call("POST", path_of("runs", id, "retry"), body=body)
         return await self._client.send(call)
 

@@ -49,6 +49,7 @@ from cronflow.schemas.cluster import (
     node_schema,
     undrain_schema,
 )
+from cronflow.schemas.job_graph import JobGraphSchema, job_graph_schema
 from cronflow.schemas.jobs import (
     AppliedSchema,
     DeletedSchema,
@@ -152,8 +153,9 @@ class LocalJobs(Resource):
         while after is not None:
             found, after = await self._service.search.jobs(wanted, after=after, limit=page_size(None))
             breakers = await self._service.jobs.open_breakers(found)
+            followers = await self._service.graph.followers(found)
             for record in found:
-                yield job_schema(record, breakers.get(record.name))
+                yield job_schema(record, breakers.get(record.name), followers.get(record.name, ()))
 
     async def get(self, name: str) -> JobSchema:
         return await self._shown(await self._service.jobs.get(name))
@@ -187,7 +189,8 @@ class LocalJobs(Resource):
 
     async def _shown(self, record: JobRecord) -> JobSchema:
         breakers = await self._service.jobs.open_breakers([record])
-        return job_schema(record, breakers.get(record.name))
+        followers = await self._service.graph.followers([record])
+        return job_schema(record, breakers.get(record.name), followers.get(record.name, ()))
 
     async def backfill(
         self,
@@ -212,6 +215,9 @@ class LocalJobs(Resource):
     async def why(self, name: str, at: datetime | None = None, *, exact: bool = True) -> WhySchema:
         return why_schema(await self._service.explain.why(name, at, exact=exact))
 
+    async def graph(self, job: str | None = None) -> JobGraphSchema:
+        return job_graph_schema(await self._service.graph.graph(job or ""))
+
     async def history(self, name: str) -> AsyncIterator[VersionSchema]:
         for version in await self._service.explain.versions(name):
             yield version_schema(version)
@@ -234,6 +240,7 @@ class LocalRuns(Resource):
         node: str | None = None,
         backfill: str | None = None,
         parent: str | None = None,
+        chain: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         dead: bool = False,
@@ -247,6 +254,7 @@ class LocalRuns(Resource):
                 node=node,
                 backfill=backfill,
                 parent=parent,
+                chain=chain,
                 since=since,
                 until=until,
                 dead=dead,
@@ -296,8 +304,11 @@ class LocalRuns(Resource):
         note: str = "",
         *,
         only_dead: bool = False,
+        followers: bool = False,
     ) -> ReplaySchema:
-        replay = await self._service.runs.replay(id, args, by=self._by, note=note, only_dead=only_dead)
+        replay = await self._service.runs.replay(
+            id, args, by=self._by, note=note, only_dead=only_dead, followers=followers
+        )
         return {"id": replay, "replay_of": id}
 
     async def ack(self, id: str, note: str = "") -> RunSchema:  # noqa: A002

@@ -27,6 +27,10 @@ Reservation      The CPU and memory that a run takes from the capacity of its no
 Occupancy        The open runs and reservations on the nodes, as the placement rules see them.
 Dead letter      A run that failed or was lost, until it is replayed or acknowledged: its resolution.
 Replay           A run that repeats one that has ended, `<id>~r1`.
+Upstream         A job that another one follows, and which ends of its runs count.
+Follower         A job that names others in `after`. The role that creates its runs is the chain follower.
+Chain            A run and the runs that follow it, directly or through others. Its id is the id of that first run.
+Join             The ends that a job which follows several jobs has, while it waits for the others.
 Backfill         Runs of a job for instants that have passed, requested together; each is `<job>@<fire>~b1`.
 Backfiller       The role that inserts the runs of backfills.
 Term             The time in which one leader leads, with a number that only grows.

@@ -1,4 +1,4 @@
-"""The graph of jobs that follow others: cycles, what a job leads to, and drawings of it."""
+"""The graph of jobs that follow others: cycles, and what a job leads to."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ from cronflow.domain.run import SCHEDULED, Attempt, Covers, Kind, Outcome, Resol
 from cronflow.domain.schedule.describe import describe
 from cronflow.domain.split import Shard
 from cronflow.domain.version import Version, nearest, version_at, version_due
+from cronflow.domain.why_chain import Awaits, Follows, HeldBack, LastEnd
 
 HELD = frozenset({"paused", "disabled", "edited", "deleted"})
 """The reasons of runs that an edit skipped."""
@@ -223,6 +224,7 @@ class Unrecorded:
 Link = (
     Due | NotDue | Upcoming | KeptByEdit | Requested | Lateness | Overlapping | Unplanned | Placed | Dispatched
     | Started | Tried | RunsNow | TriesAgain | NoRetries | Ended | Unrecorded | Backfilled | Parts
+    | Follows | LastEnd | Awaits | HeldBack
 )  # fmt: skip
 
 
@@ -242,6 +244,8 @@ class Known:
     the run now, None if a node could take it; `led`: whether there is a leader; `breaker` is the job's circuit breaker
     if it is open. `backfilled`: the runs of backfills for the instant. `maintenance`: the maintenance mode, if on.
     `usual` is how long the job usually runs, if the run is running; `part_counts` its parts by state, if it is split.
+    `upstream`: the last ends of the jobs that it follows, and `waiting` its joins that lack some, both only if the job
+    is explained and not a run. `held_back`: the runs that would have followed the run.
     """
 
     record: JobRecord
@@ -255,6 +259,9 @@ class Known:
     maintenance: MaintenanceMode | None = None
     usual: UsualDuration | None = None
     part_counts: Mapping[RunState, int] = field(default_factory=dict)
+    upstream: Sequence[LastEnd] = ()
+    waiting: Sequence[Awaits] = ()
+    held_back: Sequence[HeldBack] = ()
 
 
 def explain(known: Known, instant: datetime) -> Why:
@@ -266,11 +273,21 @@ def explain(known: Known, instant: datetime) -> Why:
         version = next((v for v in known.versions if v.ver == run.job_ver), known.versions[-1])
     backfilled = [Backfilled(one.id, one.state) for one in known.backfilled]
     if version is None:
-        return Why(known.record.name, instant, (_not_due(known, instant), *backfilled))
+        follows_only = known.upstream and known.record.job.schedule is None
+        not_due = [] if follows_only else [_not_due(known, instant)]
+        return Why(known.record.name, instant, (*known.upstream, *known.waiting, *not_due, *backfilled))
     schedule = version.job.schedule
     due = Due(instant, version.ver, version.at, version.by, "" if schedule is None else describe(schedule))
     links = _undecided(known, version, instant) if run is None else _decided(known, version, run, instant)
-    why = (due, *_no_retries(known, run), *links, *backfilled)
+    why: tuple[Link, ...] = (
+        *known.upstream,
+        *known.waiting,
+        due,
+        *_no_retries(known, run),
+        *links,
+        *known.held_back,
+        *backfilled,
+    )
     return Why(known.record.name, instant, why, None if run is None else run.id)
 
 
@@ -278,8 +295,11 @@ def explain_run(known: Known, run: Run) -> Why:
     """The chain of a run, which is also that of its instant if it is scheduled."""
     if run.kind in SCHEDULED:
         return explain(known, run.fire_at)
-    requested = Requested(run.created_at, run.kind, run.replay_of, run.backfill, run.parent, run.shard)
-    links = (requested, *_no_retries(known, run), *_progress(known, run, run.created_at))
+    began: Link = Requested(run.created_at, run.kind, run.replay_of, run.backfill, run.parent, run.shard)
+    if run.kind is Kind.AFTER and run.chain is not None:
+        began = Follows(run.created_at, run.chain.id, run.chain.depth, run.chain.of)
+    progress = _progress(known, run, run.created_at)
+    links = (*known.upstream, *known.waiting, began, *_no_retries(known, run), *progress, *known.held_back)
     return Why(known.record.name, run.fire_at, links, run.id)
 
 

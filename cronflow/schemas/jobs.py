@@ -87,6 +87,8 @@ class JobSchema(Schema, JobForm):
     """When the planner looks at it next."""
     pending_run: PendingRunSchema | None
     """The run that the planner created last."""
+    followers: list[str]
+    """The jobs that follow it directly, by name."""
     version: int
     """Number of edits; used as the ETag."""
     revision: int
@@ -187,9 +189,11 @@ def job_state(record: JobRecord) -> JobState:
     return "done" if record.next_fire is None else "active"
 
 
-def job_schema(record: JobRecord, breaker: BreakerState | None = None, *, mask: bool = False) -> JobSchema:
+def job_schema(
+    record: JobRecord, breaker: BreakerState | None = None, followers: Sequence[str] = (), *, mask: bool = False
+) -> JobSchema:
     """The job's document with every default, and beside it what the cluster keeps of it. `breaker` is given if it is
-    open; `mask` hides passwords.
+    open; `followers` are the jobs that follow it; `mask` hides passwords.
     """
     return {
         **job_form(record.job, mask=mask),
@@ -202,6 +206,7 @@ def job_schema(record: JobRecord, breaker: BreakerState | None = None, *, mask: 
         "takes_args": record.job.takes_args,
         "due_at": optional_iso(record.due_at),
         "pending_run": None if record.pending_run is None else _pending_run(record.pending_run),
+        "followers": [*followers],
         "version": record.ver,
         "revision": record.rev,
         "term": record.term,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NotRequired
 
+from cronflow.domain.chain import UpstreamRun
 from cronflow.domain.failures import Failure
 from cronflow.domain.placement import Placement
 from cronflow.domain.run import Attempt, Covers, Kind, Outcome, Resolution, Run, RunState, Settled
@@ -93,6 +94,17 @@ class ShardSchema(Schema):
     """The number of parts."""
 
 
+class FollowedRunSchema(Schema):
+    """A run that another one follows."""
+
+    job: str
+    """Its job."""
+    run: str
+    """The run."""
+    state: RunState
+    """How it ended."""
+
+
 class RunSchema(Schema):
     """A run: one fire of a job."""
 
@@ -168,6 +180,12 @@ class RunSchema(Schema):
     """Which part of that run it is."""
     parts: int | None
     """The number of parts that it is split into; null: not split, or a broadcast whose nodes are not chosen yet."""
+    chain: str
+    """Its chain: the id of the run in which the chain began, which is its own id if it follows no other run."""
+    depth: int
+    """Number of links between it and the run in which its chain began."""
+    follows: list[FollowedRunSchema]
+    """The runs whose ends started it; only of the kind `after`."""
     dead: bool
     """Whether it is a dead letter: failed or lost, and neither replayed nor acknowledged."""
     resolution: ResolutionSchema | None
@@ -335,6 +353,9 @@ def run_schema(run: Run) -> RunSchema:
         "parent": run.parent,
         "shard": None if run.shard is None else {"index": run.shard.index, "total": run.shard.total},
         "parts": None if run.split is None else run.split.count,
+        "chain": run.chain_id,
+        "depth": 0 if run.chain is None else run.chain.depth,
+        "follows": followed_schemas(() if run.chain is None else run.chain.of),
         "dead": run.is_dead,
         "resolution": None if run.resolution is None else resolution_schema(run.resolution),
     }
@@ -347,6 +368,10 @@ def run_detail_schema(run: Run, late: Sequence[LateResult], parts: Mapping[RunSt
         "part_states": None if parts is None else {state.value: parts[state] for state in RunState if state in parts},
         "late": [late_schema(result) for result in late],
     }
+
+
+def followed_schemas(runs: Sequence[UpstreamRun]) -> list[FollowedRunSchema]:
+    return [{"job": one.job, "run": one.run, "state": one.state} for one in runs]
 
 
 def mark_schema(run: Run) -> MarkSchema:

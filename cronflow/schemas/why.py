@@ -9,6 +9,7 @@ from cronflow.domain import why as chain
 from cronflow.domain.job import MisfirePolicy, Overlap
 from cronflow.domain.placement import Waiting
 from cronflow.domain.run import Kind, Outcome, RunState
+from cronflow.domain.why_chain import Awaits, Follows, HeldBack, LastEnd
 from cronflow.schemas import Schema, iso, milliseconds, optional_iso
 from cronflow.schemas.runs import (
     AttemptSchema,
@@ -21,6 +22,7 @@ from cronflow.schemas.runs import (
     placement_schema,
     resolution_schema,
 )
+from cronflow.schemas.why_chain import ChainLinkSchema, chain_link_schema
 
 
 class DueSchema(Schema):
@@ -251,7 +253,7 @@ class UnrecordedSchema(Schema):
 LinkSchema = (
     DueSchema | NotDueSchema | UpcomingSchema | KeptByEditSchema | RequestedSchema | LatenessSchema | OverlappingSchema
     | UnplannedSchema | PlacedSchema | DispatchedSchema | StartedSchema | TriedSchema | RunsNowSchema | TriesAgainSchema
-    | NoRetriesSchema | EndedSchema | UnrecordedSchema | BackfilledSchema | PartsSchema
+    | NoRetriesSchema | EndedSchema | UnrecordedSchema | BackfilledSchema | PartsSchema | ChainLinkSchema
 )  # fmt: skip
 
 
@@ -265,7 +267,9 @@ class WhySchema(Schema):
     run: str | None
     """The run that covers the instant."""
     chain: list[LinkSchema]
-    """The decisions up to the current state, then the runs of backfills for the instant."""
+    """What the job follows, the decisions up to the current state, what the run held back, then the runs of backfills
+    for the instant.
+    """
 
 
 def why_schema(why: chain.Why) -> WhySchema:
@@ -288,6 +292,8 @@ def link_schema(link: chain.Link) -> LinkSchema:
             return _planning_schema(link)
         case chain.Parts():
             return _parts_schema(link)
+        case Follows() | LastEnd() | Awaits() | HeldBack():
+            return chain_link_schema(link)
     return _running_schema(link)
 
 

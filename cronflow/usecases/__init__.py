@@ -10,6 +10,7 @@ from cronflow.usecases.backfills import BackfillUseCases
 from cronflow.usecases.catch_up import CatchUpUseCases
 from cronflow.usecases.cluster import ClusterUseCases
 from cronflow.usecases.explain import Explainer
+from cronflow.usecases.job_graph import JobGraphUseCases
 from cronflow.usecases.jobs import JobUseCases
 from cronflow.usecases.limits import LimitUseCases
 from cronflow.usecases.runs import RunUseCases
@@ -40,6 +41,7 @@ class UseCases:
         self.explain = Explainer(backends, clock)
         self.search = Searcher(backends)
         self.jobs = JobUseCases(backends, clock, self.audit)
+        self.graph = JobGraphUseCases(backends.chains, backends.jobs)
         self.runs = RunUseCases(backends, clock, self.audit)
         self.backfills = BackfillUseCases(backends, clock, self.audit)
         self.catch_up = CatchUpUseCases(backends, clock, self.audit)

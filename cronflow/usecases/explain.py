@@ -6,6 +6,7 @@ jobs are explained as long as their tombstone is kept.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -16,16 +17,21 @@ from cronflow.domain.placement import Fleet, NoNode
 from cronflow.domain.placement_rules import has_rules
 from cronflow.domain.planning import run_of_pending
 from cronflow.domain.recovery import refusals
-from cronflow.domain.run import SCHEDULED, Kind, Run, RunState, backfill_of, run_id
+from cronflow.domain.run import ENDED, SCHEDULED, Kind, Run, RunState, backfill_of, run_id
 from cronflow.domain.schedule.kinds import last_before
 from cronflow.domain.schedule.zones import check_reach
 from cronflow.domain.version import Version, nearest, version_due, version_of
 from cronflow.domain.why import Known, Why, explain, explain_run
+from cronflow.domain.why_chain import HeldBack, awaits, held_back, last_end
 from cronflow.ports import Backends, Clock, RunQuery
 from cronflow.usecases.job_breakers import JobBreakers
 from cronflow.usecases.occupancy import read_occupancy
 from cronflow.usecases.pending_runs import find_run
 from cronflow.usecases.usual_duration import read_usual_duration
+
+MOST_UPSTREAM = 20
+MOST_JOINS = 5
+MOST_HELD_BACK = 100
 
 
 class Explainer:
@@ -52,14 +58,17 @@ class Explainer:
         now = self._clock.now()
         if at is None:
             at = await self._latest(record, now) or record.next_fire
-            requested = await self._backends.runs.find(RunQuery(job=name, kinds={Kind.MANUAL}, limit=1))
+            kinds = {Kind.MANUAL, Kind.AFTER} if record.job.after else {Kind.MANUAL}
+            requested = await self._backends.runs.find(RunQuery(job=name, kinds=kinds, limit=1))
             if requested and (at is None or at > now or requested[0].fire_at > at):
-                return explain_run(await self._known(record, versions, requested[0], now), requested[0])
+                known = await self._known(record, versions, requested[0], now)
+                return explain_run(await self._with_upstream(known), requested[0])
             at = at or now.replace(microsecond=0)
         elif not exact and version_due(versions, at.replace(microsecond=0)) is None:
             at = nearest(versions, at)[0] or at
         at = at.replace(microsecond=0)
         known = await self._known(record, versions, await self._covering(record, at), now)
+        known = await self._with_upstream(known)
         outlines = await self._backends.runs.outlines(name, at, at)
         return explain(replace(known, backfilled=[one for one in outlines if backfill_of(one.id)]), at)
 
@@ -96,7 +105,25 @@ class Explainer:
             usual=await read_usual_duration(self._backends.runs, run.job)
             if run is not None and run.state is RunState.RUNNING
             else None,
+            held_back=await self._held_back(record, run),
         )
+
+    async def _with_upstream(self, known: Known) -> Known:
+        """With what the job follows and waits for now."""
+        job, runs = known.record.job, self._backends.runs
+        if not job.after or known.record.deleted_at is not None:
+            return known
+        shown = job.after[:MOST_UPSTREAM]
+        ends = await asyncio.gather(*(runs.find(RunQuery(job=one.job, states=ENDED, limit=1)) for one in shown))
+        joins = await self._backends.chains.joins_of(job.name, MOST_JOINS)
+        upstream = [last_end(one, found[0] if found else None) for one, found in zip(shown, ends, strict=True)]
+        return replace(known, upstream=upstream, waiting=awaits(job, joins))
+
+    async def _held_back(self, record: JobRecord, run: Run | None) -> list[HeldBack]:
+        if run is None or run.is_open or not record.followed:
+            return []
+        query = RunQuery(chain=run.chain_id, states={RunState.SKIPPED}, limit=MOST_HELD_BACK)
+        return held_back(run, await self._backends.runs.find(query))
 
     async def _record(self, name: str) -> JobRecord:
         found = await self._backends.jobs.get([name])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from cronflow.documents import nearest
 from cronflow.domain.errors import Conflict, InvalidInput, NotFound, Problem
-from cronflow.domain.job import Job
+from cronflow.domain.job import Job, JobRecord
 from cronflow.domain.job_graph import JobGraph
 from cronflow.ports import ChainStore, JobStore
 
@@ -24,6 +24,20 @@ class JobGraphUseCases:
             raise NotFound("job", job)
         return graph.around(job)
 
+    async def followers(self, records: Sequence[JobRecord]) -> dict[str, list[str]]:
+        """The names of the jobs that follow these jobs directly, by job. Jobs without followers are left out. Reads
+        nothing unless one of them has been followed.
+        """
+        names = {record.name for record in records if record.followed}
+        if not names:
+            return {}
+        found: dict[str, list[str]] = {}
+        for follower in sorted(await self._chains.followers(names), key=lambda record: record.name):
+            for upstream in follower.job.after:
+                if upstream.job in names:
+                    found.setdefault(upstream.job, []).append(follower.name)
+        return found
+
     async def check(self, jobs: Mapping[str, Job]) -> set[str]:
         """Check what jobs follow before they are applied; the keys of `jobs` are their places. Returns the names of all
         jobs that they follow.
@@ -36,11 +50,12 @@ class JobGraphUseCases:
         names = {job.name for job in jobs.values()}
         stored = {job.name: job for job in await self._chains.following()}
         present = {record.name for record in await self._jobs.get(upstream - names) if record.deleted_at is None}
+        known = names | stored.keys() | {one.job for job in stored.values() for one in job.after}
         problems = []
         for place, job in jobs.items():
             for n, one in enumerate(job.after):
                 if one.job not in names | present:
-                    near = nearest(one.job, names | stored.keys())
+                    near = nearest(one.job, known)
                     remedy = f"did you mean {near}?" if near else "apply it first, or together with this one"
                     where = f"{place}.after[{n}].job" if place else f"after[{n}].job"
                     problems.append(Problem(where, f"there is no job {one.job!r}", remedy))

@@ -248,7 +248,7 @@ class Worker:
         """
         full_for = self._clock.monotonic() - self._had_room_at
         if full_for < AHEAD_S:
-            return AHEAD_S - full_for
+            return max(AHEAD_S - full_for, SHORTEST_PAUSE_S)
         if self._recorder.accepts:
             self._returns.let_go(self._waiting.remove_due(self._clock.now()), NO_SLOT)
             await self._give_list_back(NO_SLOT)

@@ -73,11 +73,14 @@ class Cluster:
         self.call("POST", f"nodes/{NODE}/undrain")
         self.call("PUT", "cluster/maintenance", {"on": False})
         self.call("POST", "runs/cancel", {"filter": {"state": ["dispatched", "running", "retrying"]}})
-        for group in ("jobs", "users", "api-keys", "secrets", "alerts"):
+        # A job that others follow cannot be deleted before them.
+        while jobs := [one for one in self.call("GET", "jobs")["items"] if not one["name"].startswith("_sys:")]:
+            for one in jobs:
+                if not one["followers"]:
+                    self.call("DELETE", f"jobs/{one['name']}")
+        for group in ("users", "api-keys", "secrets", "alerts"):
             for one in self.call("GET", group)["items"]:
-                name = one.get("id") or one["name"]
-                if not name.startswith("_sys:"):
-                    self.call("DELETE", f"{group}/{name}")
+                self.call("DELETE", f"{group}/{one.get('id') or one['name']}")
 
     async def run(self, state: str, **args: str) -> str:
         """A run of `nightly-report` that has reached a state."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import Header, Query, Response
@@ -38,6 +38,7 @@ from cronflow.domain.job import Job, JobRecord
 from cronflow.domain.schedule.kinds import Schedule
 from cronflow.ports import RunQuery
 from cronflow.schemas import Schema
+from cronflow.schemas.job_graph import JobGraphSchema, job_graph_schema
 from cronflow.schemas.jobs import (
     AppliedSchema,
     DeletedSchema,
@@ -66,6 +67,8 @@ from cronflow.usecases.edit import ABSENT
 from cronflow.usecases.search import JobFilter, labels_of
 
 router = new_router("jobs")
+graph = new_router("jobs")
+"""Not below `/jobs/`, where `graph` would hide a job of this name."""
 
 KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 MOST_PLANNED = 1000
@@ -174,7 +177,16 @@ async def list_jobs(
             for record in found
         ]
         return {"items": summaries, "next_cursor": next_cursor}
-    items = [job_schema(record, breakers.get(record.name), mask=not by.may_change(record.job)) for record in found]
+    followers = await service.graph.followers(found)
+    items = [
+        job_schema(
+            record,
+            breakers.get(record.name),
+            readable(by, followers.get(record.name, ())),
+            mask=not by.may_change(record.job),
+        )
+        for record in found
+    ]
     return {"items": items, "next_cursor": next_cursor}
 
 
@@ -212,6 +224,16 @@ async def apply_jobs(service: Uses, by: EditorOfJobs, deployed: Deployed, asked:
     check_written(by, jobs)
     applied = await service.jobs.applied(jobs, by=by.name, implicit_misfires=implicit)
     return {"jobs": [comparison_schema(one) for one in applied]}
+
+
+@graph.get("/job-graph", responses=may(404))
+async def job_graph(
+    service: Uses,
+    _: Viewer,
+    job: Annotated[str, Query(max_length=200, description="Only the part that leads to this job or follows it.")] = "",
+) -> JobGraphSchema:
+    """The jobs that follow other jobs, and those that they follow."""
+    return job_graph_schema(await service.graph.graph(job))
 
 
 @router.get("/jobs/{name}", responses={**TAGGED, **may(404)})
@@ -273,7 +295,7 @@ async def patch_job(
 
 @router.delete("/jobs/{name}", responses=may(404, 409))
 async def delete_job(service: Uses, by: Editor, name: JobName, expected: Expected) -> DeletedSchema:
-    """Delete a job. Its runs and logs are kept for the retention period."""
+    """Delete a job. Its runs and logs are kept for the retention period. 409 while other jobs follow it."""
     return deleted_schema(await service.jobs.delete(name, by=by.name, expected=expected))
 
 
@@ -371,7 +393,13 @@ async def history(service: Uses, by: Viewer, name: JobName) -> VersionPage:
 async def shown_job(service: UseCases, record: JobRecord, by: Principal) -> JobSchema:
     """The job as this principal may see it."""
     breakers = await service.jobs.open_breakers([record])
-    return job_schema(record, breakers.get(record.name), mask=not by.may_change(record.job))
+    followers = (await service.graph.followers([record])).get(record.name, ())
+    return job_schema(record, breakers.get(record.name), readable(by, followers), mask=not by.may_change(record.job))
+
+
+def readable(by: Principal, names: Sequence[str]) -> Sequence[str]:
+    """Those of the jobs that the principal may read."""
+    return [name for name in names if not by.jobs or by.may_read(name)]
 
 
 def _check_same(job: Job, name: str) -> None:

@@ -121,6 +121,8 @@ class RetryInput(Input, json_schema_extra={"examples": [{"note": "target is back
     """Arguments that replace the original ones, of a Python job."""
     only_dead: bool = False
     """Only if it is a dead letter that is neither replayed nor acknowledged."""
+    followers: bool = False
+    """Whether the jobs that follow its job run again too, in the same chain."""
     note: Note = ""
     """Stored with the original run."""
 
@@ -193,6 +195,8 @@ class BulkRetryInput(BulkInput, json_schema_extra={"examples": [BULK_RETRY]}):
 
     args: Arguments = None
     """Arguments that replace the original ones, of Python jobs."""
+    followers: bool = False
+    """Whether the jobs that follow theirs run again too, in the same chains."""
     note: Note = ""
     """Stored with the original runs."""
 
@@ -272,6 +276,10 @@ async def list_runs(
     ] = None,
     backfill: Annotated[str | None, Query(max_length=200, description="Only runs of this backfill.")] = None,
     parent: Annotated[str | None, Query(max_length=300, description="Only the parts of this run.")] = None,
+    chain: Annotated[
+        str | None,
+        Query(max_length=300, description="Only runs of this chain: the id of the run in which it began."),
+    ] = None,
     since: Since = None,
     until: Until = None,
     dead: Annotated[bool, Query(description="Only dead letters that are neither replayed nor acknowledged.")] = False,
@@ -287,6 +295,7 @@ async def list_runs(
         node=node,
         backfill=backfill,
         parent=parent,
+        chain=chain,
         since=since,
         until=until,
         dead=dead,
@@ -361,7 +370,9 @@ async def retry_runs(
     for run in found:
         try:
             await _check_replay(service, by, run, asked.args)
-            replay = await service.runs.replay(run.id, asked.args, by=by.name, note=asked.note, only_dead=True)
+            replay = await service.runs.replay(
+                run.id, asked.args, by=by.name, note=asked.note, only_dead=True, followers=asked.followers
+            )
             items.append({"id": replay, "replay_of": run.id})
         except (Conflict, NotFound, InvalidInput, NotAllowed) as error:
             skipped.append({"id": run.id, "why": str(error)})
@@ -426,7 +437,9 @@ async def retry_run(
     """
     run = await service.runs.get(id)
     await _check_replay(service, by, run, asked.args)
-    replay = await service.runs.replay(id, asked.args, by=by.name, note=asked.note, only_dead=asked.only_dead)
+    replay = await service.runs.replay(
+        id, asked.args, by=by.name, note=asked.note, only_dead=asked.only_dead, followers=asked.followers
+    )
     return {"id": replay, "replay_of": id}
 
 

@@ -35,6 +35,7 @@ from cronflow.cli.terminal.output import (
     write_json,
 )
 from cronflow.cli.views import jobs as views
+from cronflow.cli.views.chains import NO_GRAPH, GraphFormat, print_graph
 from cronflow.cli.views.lines import follow_run, wait_for_end
 from cronflow.cli.views.runs import end_of_run, run_page, went_well, without_late
 from cronflow.cli.views.why import waits_for_node
@@ -163,6 +164,26 @@ def show_job(name: Name, output: Output = Format.TABLE) -> None:
     show(output, shown, [job["name"]], lambda: views.job_page(job, latest, times.now()))
 
 
+@jobs.command()
+def graph(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="Only what leads to this job or follows it.", autocompletion=job_names),
+    ] = None,
+    output: Annotated[
+        GraphFormat, typer.Option("--output", "-o", help="A tree for people, Graphviz DOT, Mermaid, or JSON.")
+    ] = GraphFormat.TEXT,
+) -> None:
+    """Show which jobs follow which: a tree, or a graph for Graphviz (dot) or Mermaid."""
+    found = connect.call(lambda cluster: cluster.jobs.graph(name))
+    if output is GraphFormat.JSON:
+        write_json(found)
+        return
+    print_graph(found, output)
+    if not found["edges"]:
+        note(NO_GRAPH if name is None else f"{name} follows no job, and no job follows it")
+
+
 @jobs.command("next")
 def next_fires(
     name: Name,
@@ -178,7 +199,9 @@ def next_fires(
     fires = [times.parsed(fire) for fire in found["fires"]]
     tz = views.zone_of(job)
     show(output, found, found["fires"], lambda: views.fire_table(fires, tz, times.now()))
-    if job["schedule"] is None:
+    if job["schedule"] is None and job.get("after"):
+        note(f"{name} has no schedule; it runs after the jobs that it follows: cronflow jobs why {name}")
+    elif job["schedule"] is None:
         note(f"{name} has no schedule; run it manually: cronflow jobs run {name}")
     elif not fires:
         note(f"{name} has no further fires")

@@ -48,6 +48,7 @@ Answer = TypeVar("Answer")
 POLL_S = 0.5
 AT_ONCE = 10
 MOST_REASONS = 500
+MOST_OF_CHAIN = 1000
 NO_OUTPUT = "no output, or its log lines have expired"
 NO_DEAD_LETTERS = "No dead letters match these filters."
 ALL_RESOLVED = "No dead letters: every failure has been replayed or acknowledged."
@@ -88,6 +89,10 @@ def list_runs(
     parent: Annotated[
         str | None, typer.Option(metavar="RUN", help="Only the parts of this run.", autocompletion=run_ids)
     ] = None,
+    chain: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Only runs of the chain that this run belongs to.", autocompletion=run_ids),
+    ] = None,
     dead: Annotated[
         bool,
         typer.Option("--dead", help="Only dead letters: failed or lost runs that nobody replayed or acknowledged."),
@@ -97,17 +102,21 @@ def list_runs(
 ) -> None:
     """List runs, newest first."""
     begin = None if since is None else times.instant_or_ago(since, "--since")
-    found = call(
-        lambda cluster: _matching(
-            cluster, job, state or (), begin, backfill=backfill, parent=parent, dead=dead, limit=limit + 1
+
+    async def read(cluster: Cluster) -> list[RunSchema]:
+        of = None if chain is None else await _chain_of(cluster, chain)
+        return await _matching(
+            cluster, job, state or (), begin, backfill=backfill, parent=parent, chain=of, dead=dead, limit=limit + 1
         )
-    )
+
+    found = call(read)
     shown = found[:limit]
 
+    filtered = job or state or since or backfill or parent or chain
     if dead:
-        empty = NO_DEAD_LETTERS if job or state or since or backfill or parent else ALL_RESOLVED
-    elif job or state or since or backfill or parent:
-        empty = "No runs match. Leave out --job, --state, --since, --backfill or --parent to see more."
+        empty = NO_DEAD_LETTERS if filtered else ALL_RESOLVED
+    elif filtered:
+        empty = "No runs match. Leave out --job, --state, --since, --backfill, --parent or --chain to see more."
     else:
         empty = "No runs yet. See what is due next: cronflow jobs list; run a job: cronflow jobs run NAME"
     show(output, shown, [run["id"] for run in shown], lambda: run_table(shown, times.now(), empty=empty))
@@ -123,21 +132,77 @@ async def _matching(
     *,
     backfill: str | None = None,
     parent: str | None = None,
+    chain: str | None = None,
     dead: bool = False,
     limit: int | None = None,
 ) -> list[RunSchema]:
     """The latest runs that match. Raises NotFound for a job that does not exist and has no runs."""
-    found = await runs_of(cluster, job, limit, states=states, since=since, backfill=backfill, parent=parent, dead=dead)
+    found = await runs_of(
+        cluster, job, limit, states=states, since=since, backfill=backfill, parent=parent, chain=chain, dead=dead
+    )
     if not found and job is not None and not await runs_of(cluster, job, 1):
         await cluster.jobs.get(job)
     return found
 
 
+async def _chain_of(cluster: Cluster, run_id: str) -> str:
+    """The chain of a run. A chain is found by its id also if the run in which it began was deleted."""
+    try:
+        return (await cluster.runs.get(run_id)).get("chain", run_id)
+    except NotFound:
+        return run_id
+
+
 @runs.command("show")
 def show_run(run_id: RunId, output: Output = Format.TABLE) -> None:
-    """Show a run: its times, node, result or error, attempts, and outcomes that arrived too late."""
-    run = call(lambda cluster: cluster.runs.get(run_id, whole=output.has_all))
-    show(output, run, [run["id"]], lambda: run_page(run, times.now()))
+    """Show a run: its times, node, result or error, attempts, outcomes that arrived too late, and its chain."""
+
+    async def read(cluster: Cluster) -> tuple[RunDetailSchema, list[RunSchema]]:
+        run = await cluster.runs.get(run_id, whole=output.has_all)
+        return run, [] if output is not Format.TABLE else await _neighbours(cluster, run)
+
+    run, neighbours = call(read)
+    show(output, run, [run["id"]], lambda: run_page(run, times.now(), neighbours))
+
+
+async def _neighbours(cluster: Cluster, run: RunDetailSchema) -> list[RunSchema]:
+    """The run with those of its chain that it follows and that follow it; empty if there are no others."""
+    from cronflow.client.authenticated import NotPermitted
+
+    # An API of 0.9 has no chains.
+    if not (chain := run.get("chain", "")):
+        return []
+    try:
+        found = await runs_of(cluster, None, MOST_OF_CHAIN, chain=chain)
+    except NotPermitted:
+        # A key that is limited to some jobs cannot list the runs of others.
+        return []
+    upstream = {one["run"] for one in run["follows"]}
+    near = [
+        one
+        for one in found
+        if one["id"] in {run["id"], *upstream} or any(of["run"] == run["id"] for of in one["follows"])
+    ]
+    return near if len(near) > 1 else []
+
+
+@runs.command()
+def chain(run_id: RunId, output: Output = Format.TABLE) -> None:
+    """List the runs of a chain in the order in which they follow each other. ID is any run of the chain."""
+    from cronflow.cli.views.chains import chain_table, in_order
+
+    async def read(cluster: Cluster) -> list[RunSchema]:
+        of = await _chain_of(cluster, run_id)
+        found = await runs_of(cluster, None, MOST_OF_CHAIN + 1, chain=of)
+        if not found:
+            raise NotFound("run", run_id)
+        return found
+
+    found = call(read)
+    shown = in_order(found[:MOST_OF_CHAIN])
+    show(output, shown, [run["id"] for run in shown], lambda: chain_table(shown, times.now(), marked=run_id))
+    if len(found) > MOST_OF_CHAIN:
+        note(f"the chain has more than {MOST_OF_CHAIN:,} runs; cronflow runs list --chain {run_id} --limit lists more")
 
 
 @runs.command()
@@ -185,6 +250,9 @@ def retry(
     job: OfJob = None,
     state: DeadState = None,
     since: Since = None,
+    followers: Annotated[
+        bool, typer.Option("--followers", help="Also run the jobs that follow them again, in the same chains.")
+    ] = False,
     text: Note = "",
     yes: Yes = False,
     output: Output = Format.TABLE,
@@ -208,7 +276,7 @@ def retry(
                 check_takes_args(await cluster.jobs.get(name))
         if not run_ids and found:
             confirm(len(found), "replay", yes=yes)
-        return await _replay(cluster, found, args, text, only_dead=not run_ids)
+        return await _replay(cluster, found, args, text, only_dead=not run_ids, followers=followers)
 
     replayed = change(act)
 
@@ -219,13 +287,21 @@ def retry(
 
 
 async def _replay(
-    cluster: Cluster, found: Sequence[RunSchema], args: Mapping[str, object] | None, text: str, *, only_dead: bool
+    cluster: Cluster,
+    found: Sequence[RunSchema],
+    args: Mapping[str, object] | None,
+    text: str,
+    *,
+    only_dead: bool,
+    followers: bool,
 ) -> list[ReplaySchema]:
     replayed: list[ReplaySchema] = []
     with counted(len(found), "replaying") as done:
         for run in found:
             try:
-                replayed.append(await cluster.runs.retry(run["id"], args, text, only_dead=only_dead))
+                replayed.append(
+                    await cluster.runs.retry(run["id"], args, text, only_dead=only_dead, followers=followers)
+                )
             except Conflict as error:
                 if not only_dead:
                     raise

@@ -83,6 +83,7 @@ def warn_about(applied: Sequence[AppliedSchema]) -> None:
 
 
 def job_page(job: JobSchema, latest: Sequence[RunSchema], now: datetime) -> None:
+    from cronflow.cli.views.chains import follows_text
     from cronflow.cli.views.runs import run_table
 
     out = console()
@@ -98,7 +99,14 @@ def job_page(job: JobSchema, latest: Sequence[RunSchema], now: datetime) -> None
     facts(
         [
             ("paused", _pause(job, now)),
-            ("schedule", _schedule(job) or f"no schedule; run it manually: cronflow jobs run {job['name']}"),
+            (
+                "schedule",
+                _schedule(job)
+                or (None if follows_text(job) else f"no schedule; run it manually: cronflow jobs run {job['name']}"),
+            ),
+            ("follows", follows_text(job)),
+            # An API of 0.9 has no chains.
+            ("followers", ", ".join(job.get("followers") or ()) or None),
             ("next fire", next_fire),
             ("breaker", _breaker(job, now)),
             ("last planned", _last_planned(job, now)),

@@ -59,7 +59,8 @@ def _why(run: RunSchema) -> str | None:
     return run.get("waiting") or run["error"] or run["reason"]
 
 
-def run_page(run: RunDetailSchema, now: datetime) -> None:
+def run_page(run: RunDetailSchema, now: datetime, neighbours: Sequence[RunSchema] = ()) -> None:
+    """`neighbours` are the runs of its chain around it."""
     out, retrying = console(), run["state"] == RunState.RETRYING and run.get("part_states") is None
     out.print(Text.assemble(formatting.run_state(run["state"]), "  ", (run["id"], "bold")))
     out.print()
@@ -86,6 +87,9 @@ def run_page(run: RunDetailSchema, now: datetime) -> None:
             ("backfill", run.get("backfill")),
             ("part of", _part(run)),
             ("parts", _parts(run)),
+            # An API of 0.9 has no chains.
+            ("chain", run.get("chain") if run.get("follows") or neighbours else None),
+            ("follows", ", ".join(f"{one['run']} ({one['state']})" for one in run.get("follows") or ()) or None),
             ("dead", "not replayed or acknowledged yet" if run["dead"] else None),
             ("resolved", None if run["resolution"] is None else resolution_text(run["resolution"])),
             ("requested", _cancellation(run)),
@@ -97,6 +101,12 @@ def run_page(run: RunDetailSchema, now: datetime) -> None:
     if run["attempts"]:
         out.print()
         _attempts(run, now)
+    if neighbours:
+        from cronflow.cli.views.chains import chain_table, in_order
+
+        out.print()
+        out.print(Text("What it follows, and what follows it", style="bold"))
+        chain_table(in_order(neighbours), now, marked=run["id"])
     if run["late"]:
         out.print()
         out.print(Text("Late outcomes, rejected because a newer attempt has a higher fence", style="bold"))
@@ -107,6 +117,8 @@ def run_page(run: RunDetailSchema, now: datetime) -> None:
         hints.append(f"replay it: cronflow runs retry {run['id']}    acknowledge it: cronflow runs ack {run['id']}")
     if run.get("part_states"):
         hints.append(f"its parts: cronflow runs list --parent {run['id']}")
+    if neighbours:
+        hints.append(f"its whole chain: cronflow runs chain {run['id']}")
     hints.append(f"why it ran or waits: cronflow runs why {run['id']}")
     hints.append(f"its log: cronflow runs logs {run['id']}{' -f' if is_open(run) else ''}")
     for hint in hints:

@@ -16,10 +16,11 @@ from cronflow.cli.terminal import formatting, times
 from cronflow.cli.terminal.formatting import BLUE, GRAY, GREEN, ORANGE, RED, Look
 from cronflow.cli.terminal.output import console
 from cronflow.cli.views.runs import resolution_text
+from cronflow.domain.chain import On, Upstream
 from cronflow.domain.cluster import node_name
 from cronflow.domain.job import Overlap
 from cronflow.domain.placement import NO_FREE_SLOT
-from cronflow.domain.run import Outcome
+from cronflow.domain.run import Outcome, RunState
 
 if TYPE_CHECKING:
     from cronflow.schemas.runs import CoversSchema, PlacementSchema
@@ -45,8 +46,7 @@ def why_page(why: WhySchema, now: datetime) -> None:
     if why["run"] is not None:
         out.print()
         out.print(Text(f"its run: cronflow runs show {why['run']}", style="dim"))
-        last = why["chain"][-1]
-        if last["step"] == "ended" and last["dead"]:
+        if any(link["step"] == "ended" and link["dead"] for link in why["chain"]):
             out.print(Text(f"replay it: cronflow runs retry {why['run']}", style="dim"))
             out.print(Text(f"acknowledge it: cronflow runs ack {why['run']}", style="dim"))
 
@@ -62,7 +62,7 @@ def waits_for_node(why: WhySchema) -> str | None:
 
 
 def _step(link: LinkSchema, now: datetime) -> Step:
-    found = _schedule_step(link, now) or _planning_step(link, now) or _run_step(link, now)
+    found = _schedule_step(link, now) or _planning_step(link, now) or _run_step(link, now) or _chain_step(link, now)
     # A newer API may return other steps.
     return found or (PASSED, link["step"], [""])
 
@@ -195,6 +195,30 @@ def _run_step(link: LinkSchema, now: datetime) -> Step | None:
             return PASSED, "no retries", lines
         case "ended":
             return _ended(link)
+    return None
+
+
+def _chain_step(link: LinkSchema, now: datetime) -> Step | None:
+    match link["step"]:
+        case "follows":
+            lines = [f"{one['run']} {one['state']}" for one in link["of"]]
+            return YES, "follows", [*lines, f"the chain: cronflow runs chain {link['chain']}"]
+        case "upstream":
+            within = "" if link["within_ms"] is None else f" within {times.duration(link['within_ms'])}"
+            name = f"{link['job']} (on {link['on']}{within})"
+            if link["run"] is None or link["state"] is None:
+                return WAITS, "upstream", [f"{name}: none of its runs has ended"]
+            ended = "" if link["at"] is None else f" {times.relative(link['at'], now)}"
+            counts = Upstream(link["job"], On(link["on"])).wants(RunState(link["state"]))
+            line = f"{name}: last {link['state']}{ended}, {link['run']}"
+            return YES if counts else PASSED, "upstream", [line]
+        case "awaits":
+            lines = [f"has {one['run']} {one['state']}" for one in link["arrived"]]
+            until = "" if link["until"] is None else f", until {times.both(link['until'], now)}"
+            chain = "" if link["chain"] is None else f" of the chain {link['chain']}"
+            return WAITS, "waits", [f"for an end of {', '.join(link['missing'])}{chain}{until}", *lines]
+        case "held_back":
+            return PASSED, "held back", [link["run"], link["reason"]]
     return None
 
 
