@@ -37,6 +37,7 @@ _NO_SETTINGS = frozenset(
     {
         "ATTEMPT",
         "CONFIG",
+        "CHAIN_ID",
         "FENCE",
         "FIRE_AT",
         "IDEMPOTENCY_KEY",

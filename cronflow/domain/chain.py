@@ -8,7 +8,7 @@ one with the id of that first run.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MOST_UPSTREAM = 100
 """Jobs that one job can follow."""
+MOST_NAMED = 3
+"""Of the jobs that a job follows, where it is described in a few words."""
 MOST_LINKS = 1000
 """Links of a chain, one after the other. It ends a cycle that two concurrent changes have made."""
 _MARK = "@after-"
@@ -63,6 +65,13 @@ class Upstream:
                 return state in ("failed", "lost")
             case On.ENDED:
                 return True
+
+
+def after_words(jobs: Sequence[str], join: Join | str) -> str:
+    """What a job follows, in words: `after import`, `after index and sums`, `after any of import and export`."""
+    shown = [*jobs[:MOST_NAMED], *([f"{len(jobs) - MOST_NAMED} more"] if len(jobs) > MOST_NAMED else [])]
+    listed = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    return f"after any of {listed}" if join == Join.ANY and len(jobs) > 1 else f"after {listed}"
 
 
 class UpstreamRun(NamedTuple):

@@ -80,7 +80,7 @@ class JobGraph:
                     return [*way[way.index(job) :], job]
                 if job not in done:
                     path[job] = None
-                    left += [(follower, depth + 1) for follower in self.followers(job)]
+                    left += [(follower, depth + 1) for follower in reversed(self.followers(job))]
             done.update(path)
         return None
 

@@ -21,7 +21,7 @@ from cronflow.domain.run import SCHEDULED, Attempt, Covers, Kind, Outcome, Resol
 from cronflow.domain.schedule.describe import describe
 from cronflow.domain.split import Shard
 from cronflow.domain.version import Version, nearest, version_at, version_due
-from cronflow.domain.why_chain import Awaits, Follows, HeldBack, LastEnd
+from cronflow.domain.why_chain import Awaits, FollowerHeldBack, Follows, LastEnd
 
 HELD = frozenset({"paused", "disabled", "edited", "deleted"})
 """The reasons of runs that an edit skipped."""
@@ -224,7 +224,7 @@ class Unrecorded:
 Link = (
     Due | NotDue | Upcoming | KeptByEdit | Requested | Lateness | Overlapping | Unplanned | Placed | Dispatched
     | Started | Tried | RunsNow | TriesAgain | NoRetries | Ended | Unrecorded | Backfilled | Parts
-    | Follows | LastEnd | Awaits | HeldBack
+    | Follows | LastEnd | Awaits | FollowerHeldBack
 )  # fmt: skip
 
 
@@ -261,7 +261,7 @@ class Known:
     part_counts: Mapping[RunState, int] = field(default_factory=dict)
     upstream: Sequence[LastEnd] = ()
     waiting: Sequence[Awaits] = ()
-    held_back: Sequence[HeldBack] = ()
+    held_back: Sequence[FollowerHeldBack] = ()
 
 
 def explain(known: Known, instant: datetime) -> Why:

@@ -47,7 +47,7 @@ class Awaits:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldBack:
+class FollowerHeldBack:
     """A run that would have followed this one was skipped."""
 
     run: str
@@ -74,10 +74,10 @@ def awaits(job: Job, joins: Sequence[JoinRecord]) -> list[Awaits]:
     ]
 
 
-def held_back(run: Run, others: Sequence[Run]) -> list[HeldBack]:
+def held_back(run: Run, others: Sequence[Run]) -> list[FollowerHeldBack]:
     """Those of the other runs of its chain that follow this run and were skipped."""
     return [
-        HeldBack(one.id, one.reason or "")
+        FollowerHeldBack(one.id, one.reason or "")
         for one in others
         if one.state is RunState.SKIPPED
         and not one.attempts

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Literal, NotRequired, cast
 
 from cronflow.documents import JobForm, job_document
+from cronflow.domain.chain import after_words
 from cronflow.domain.job import Job, JobRecord, Pause, PendingRun
 from cronflow.domain.job_breaker import BreakerState
 from cronflow.domain.run import Run, RunState
@@ -70,9 +71,9 @@ class JobSchema(Schema, JobForm):
     """A job's document with all defaults, and its state in the cluster."""
 
     state: JobState
-    """`done`: will not fire again; `by_hand`: has no schedule."""
+    """`done`: will not fire again; `by_hand`: has no schedule, and follows no job."""
     words: str | None
-    """The schedule in words, without the time zone; null: no schedule."""
+    """The schedule in words, without the time zone, or what it follows; null: it runs only on request."""
     paused: bool
     """Whether it is paused."""
     pause: PauseSchema | None
@@ -179,13 +180,20 @@ class DeletedSchema(Schema):
     """When."""
 
 
+def job_words(job: Job) -> str | None:
+    """When the job runs by itself, in words; None if it does not."""
+    if job.schedule is not None:
+        return schedule_words(job.schedule)
+    return after_words([one.job for one in job.after], job.join) if job.after else None
+
+
 def job_state(record: JobRecord) -> JobState:
     if not record.job.enabled:
         return "disabled"
     if record.paused:
         return "paused"
     if record.job.schedule is None:
-        return "by_hand"
+        return "active" if record.job.after else "by_hand"
     return "done" if record.next_fire is None else "active"
 
 
@@ -198,7 +206,7 @@ def job_schema(
     return {
         **job_form(record.job, mask=mask),
         "state": job_state(record),
-        "words": None if record.job.schedule is None else schedule_words(record.job.schedule),
+        "words": job_words(record.job),
         "paused": record.paused,
         "pause": None if record.pause is None else pause_schema(record.pause),
         "open_breaker": None if breaker is None else open_breaker_schema(breaker),

@@ -15,10 +15,10 @@ from cronflow.schemas.jobs import (
     PauseSchema,
     job_form,
     job_state,
+    job_words,
     open_breaker_schema,
     pause_schema,
 )
-from cronflow.schemas.schedules import schedule_words
 
 ERROR_LENGTH = 1000
 
@@ -89,9 +89,9 @@ class JobSummarySchema(Schema):
     labels: dict[str, str]
     """For people, and for searching."""
     state: JobState
-    """`done`: will not fire again; `by_hand`: has no schedule."""
+    """`done`: will not fire again; `by_hand`: has no schedule, and follows no job."""
     words: str | None
-    """The schedule in words, without the time zone; null: no schedule."""
+    """The schedule in words, without the time zone, or what it follows; null: it runs only on request."""
     next_fire: str | None
     """When it is due next."""
     pause: PauseSchema | None
@@ -138,14 +138,14 @@ def job_summary_schema(
     record: JobRecord, breaker: BreakerState | None = None, *, mask: bool = False
 ) -> JobSummarySchema:
     """`breaker` is given if it is open; `mask` hides passwords."""
-    form, schedule = job_form(record.job, mask=mask), record.job.schedule
+    form = job_form(record.job, mask=mask)
     return {
         "name": form["name"],
         "description": form["description"],
         "schedule": form["schedule"],
         "labels": form["labels"],
         "state": job_state(record),
-        "words": None if schedule is None else schedule_words(schedule),
+        "words": job_words(record.job),
         "next_fire": optional_iso(record.next_fire),
         "pause": None if record.pause is None else pause_schema(record.pause),
         "open_breaker": None if breaker is None else open_breaker_schema(breaker),

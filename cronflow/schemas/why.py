@@ -9,7 +9,7 @@ from cronflow.domain import why as chain
 from cronflow.domain.job import MisfirePolicy, Overlap
 from cronflow.domain.placement import Waiting
 from cronflow.domain.run import Kind, Outcome, RunState
-from cronflow.domain.why_chain import Awaits, Follows, HeldBack, LastEnd
+from cronflow.domain.why_chain import Awaits, FollowerHeldBack, Follows, LastEnd
 from cronflow.schemas import Schema, iso, milliseconds, optional_iso
 from cronflow.schemas.runs import (
     AttemptSchema,
@@ -292,7 +292,7 @@ def link_schema(link: chain.Link) -> LinkSchema:
             return _planning_schema(link)
         case chain.Parts():
             return _parts_schema(link)
-        case Follows() | LastEnd() | Awaits() | HeldBack():
+        case Follows() | LastEnd() | Awaits() | FollowerHeldBack():
             return chain_link_schema(link)
     return _running_schema(link)
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from cronflow.domain.chain import On
 from cronflow.domain.run import RunState
-from cronflow.domain.why_chain import Awaits, Follows, HeldBack, LastEnd
+from cronflow.domain.why_chain import Awaits, FollowerHeldBack, Follows, LastEnd
 from cronflow.schemas import Schema, iso, milliseconds, optional_iso
 from cronflow.schemas.runs import FollowedRunSchema, followed_schemas
 
@@ -59,7 +59,7 @@ class HeldBackSchema(Schema):
 ChainLinkSchema = FollowsSchema | UpstreamSchema | AwaitsSchema | HeldBackSchema
 
 
-def chain_link_schema(link: Follows | LastEnd | Awaits | HeldBack) -> ChainLinkSchema:
+def chain_link_schema(link: Follows | LastEnd | Awaits | FollowerHeldBack) -> ChainLinkSchema:
     match link:
         case Follows(at, first, depth, of):
             return {"step": "follows", "at": iso(at), "chain": first, "depth": depth, "of": followed_schemas(of)}
@@ -81,5 +81,5 @@ def chain_link_schema(link: Follows | LastEnd | Awaits | HeldBack) -> ChainLinkS
                 "missing": [*link.missing],
                 "until": optional_iso(link.until),
             }
-        case HeldBack(run, reason):
+        case FollowerHeldBack(run, reason):
             return {"step": "held_back", "run": run, "reason": reason}

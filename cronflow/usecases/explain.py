@@ -22,13 +22,14 @@ from cronflow.domain.schedule.kinds import last_before
 from cronflow.domain.schedule.zones import check_reach
 from cronflow.domain.version import Version, nearest, version_due, version_of
 from cronflow.domain.why import Known, Why, explain, explain_run
-from cronflow.domain.why_chain import HeldBack, awaits, held_back, last_end
+from cronflow.domain.why_chain import FollowerHeldBack, awaits, held_back, last_end
 from cronflow.ports import Backends, Clock, RunQuery
 from cronflow.usecases.job_breakers import JobBreakers
 from cronflow.usecases.occupancy import read_occupancy
 from cronflow.usecases.pending_runs import find_run
 from cronflow.usecases.usual_duration import read_usual_duration
 
+WHOLE = frozenset(Kind) - {Kind.PART}
 MOST_UPSTREAM = 20
 MOST_JOINS = 5
 MOST_HELD_BACK = 100
@@ -114,12 +115,13 @@ class Explainer:
         if not job.after or known.record.deleted_at is not None:
             return known
         shown = job.after[:MOST_UPSTREAM]
-        ends = await asyncio.gather(*(runs.find(RunQuery(job=one.job, states=ENDED, limit=1)) for one in shown))
+        queries = (RunQuery(job=one.job, states=ENDED, kinds=WHOLE, limit=1) for one in shown)
+        ends = await asyncio.gather(*(runs.find(query) for query in queries))
         joins = await self._backends.chains.joins_of(job.name, MOST_JOINS)
         upstream = [last_end(one, found[0] if found else None) for one, found in zip(shown, ends, strict=True)]
         return replace(known, upstream=upstream, waiting=awaits(job, joins))
 
-    async def _held_back(self, record: JobRecord, run: Run | None) -> list[HeldBack]:
+    async def _held_back(self, record: JobRecord, run: Run | None) -> list[FollowerHeldBack]:
         if run is None or run.is_open or not record.followed:
             return []
         query = RunQuery(chain=run.chain_id, states={RunState.SKIPPED}, limit=MOST_HELD_BACK)

@@ -99,7 +99,7 @@ async def test_the_example_of_every_body_matches_its_schema_and_is_accepted(clie
             continue
         content = operation["requestBody"]["content"]["application/json"]
         the_document().validator(content["schema"]).validate(content["example"])
-        place = path.removeprefix("/api/v1").replace("{name}", "nightly-report")
+        place = path.removeprefix("/api/v1").replace("{name}", "node-a" if "/nodes/" in path else "nightly-report")
         place = place.replace("{id}", BACKFILL if "/backfills/" in path else FAILED)
         answer = await client.ask(method.upper(), place, content["example"])
         # The names of the examples exist in the scene, so creating one or cancelling a finished run conflicts.

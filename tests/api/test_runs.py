@@ -119,9 +119,9 @@ async def test_a_run_that_was_split_is_shown_with_its_parts(scene: Scene, client
         (f"{parent.id}~s{n}", parent.id, n, "part") for n in (2, 1, 0)
     ]
     assert {one["dead"] for one in found} == {False}
-    [link] = [one for one in (await client.get(f"/runs/{parent.id}/why"))["links"] if one["step"] == "parts"]
+    [link] = [one for one in (await client.get(f"/runs/{parent.id}/why"))["chain"] if one["step"] == "parts"]
     assert (link["count"], link["counts"]) == (3, {"succeeded": 2, "failed": 1})
-    [link, *_] = (await client.get(f"/runs/{parts[1].id}/why"))["links"]
+    [link, *_] = (await client.get(f"/runs/{parts[1].id}/why"))["chain"]
     assert (link["step"], link["parent"], link["shard"]) == ("requested", parent.id, {"index": 1, "total": 3})
     await client.post(f"/runs/{parts[2].id}/retry", {}, 409)
     replay = await client.post(f"/runs/{parent.id}/retry", {}, 202)

@@ -219,7 +219,10 @@ class Ports:
     async def _lead(self, runs: float) -> None:
         await self._leader.work(runs * self._servers.costs.leader / 1000)
 
-    async def due_in_turn(self, now: datetime, until: datetime, limit: int, coming: int = 1) -> list[JobRecord]:
+    async def due_in_turn(
+        self, now: datetime, until: datetime, limit: int, coming: int = 1, since: datetime | None = None
+    ) -> list[JobRecord]:
+        assert since is None, "nothing is missed here"
         # What was read before and was not moved is still due.
         for record in (self._jobs[name] for name in self._read):
             if record.due_at is not None:

@@ -12,15 +12,23 @@ from cronflow.backends import codec
 from cronflow.documents.alerts import parse_alert
 from cronflow.domain.alerts import Alert, AlertKind, AlertRecord, Webhook
 from cronflow.domain.capabilities import needs_of
+from cronflow.domain.chain import ChainLink, Join, On, Upstream, UpstreamRun
 from cronflow.domain.job import Job
 from cronflow.domain.resources import ResourceAmount
 from cronflow.domain.retry import Retry, RetryRule
+from cronflow.domain.run import Kind, RunState
 from cronflow.domain.version import version_of
-from tests.contracts.builders import T0, a_job, a_record, a_report
+from cronflow.ports import Assignment
+from tests.contracts.builders import T0, a_job, a_record, a_report, a_run
 
 PLAIN = a_job(priority=7)
 RULED = replace(
     PLAIN, prefer={"zone": "a"}, spread=True, apart_from=("import",), resources=ResourceAmount(0.5, 1 << 28)
+)
+FOLLOWING = replace(
+    PLAIN,
+    after=(Upstream("import"), Upstream("export.daily", On.FAILED, timedelta(hours=6))),
+    join=Join.ANY,
 )
 RETRYING = replace(PLAIN, retry=Retry(rules=(RetryRule("OSError", retry=False),)), pause_after=3)
 OF_0_9 = {
@@ -29,7 +37,7 @@ OF_0_9 = {
 }
 
 
-@pytest.mark.parametrize("job", [RULED, RETRYING], ids=["placement", "retries"])
+@pytest.mark.parametrize("job", [RULED, RETRYING, FOLLOWING], ids=["placement", "retries", "chains"])
 def test_a_stored_definition_has_only_keys_that_0_9_reads_and_a_label_that_no_node_has(job: Job) -> None:
     for document in (codec.record_document(a_record(job=job)), codec.version_document(version_of(a_record(job=job)))):
         read = orjson.loads(document["definition"])
@@ -38,7 +46,7 @@ def test_a_stored_definition_has_only_keys_that_0_9_reads_and_a_label_that_no_no
         assert read.get("retry", {}).keys() <= codec.RETRY_KEYS_OF_0_9
 
 
-@pytest.mark.parametrize("job", [RULED, RETRYING], ids=["placement", "retries"])
+@pytest.mark.parametrize("job", [RULED, RETRYING, FOLLOWING], ids=["placement", "retries", "chains"])
 def test_a_job_and_its_versions_come_back_whole(job: Job) -> None:
     record = a_record(job=job)
     assert codec.record(codec.record_document(record)) == record
@@ -46,12 +54,21 @@ def test_a_job_and_its_versions_come_back_whole(job: Job) -> None:
 
 
 def test_jobs_that_differ_only_in_newer_keys_are_not_mixed_up() -> None:
-    for job in (PLAIN, RULED, RETRYING, replace(RULED, spread=False), PLAIN):
+    for job in (
+        PLAIN,
+        RULED,
+        RETRYING,
+        FOLLOWING,
+        replace(FOLLOWING, join=Join.ALL),
+        replace(RULED, spread=False),
+        PLAIN,
+    ):
         assert codec.record(codec.record_document(a_record(job=job))).job == job
 
 
 def test_a_node_of_0_9_gets_no_run_that_it_would_execute_in_another_way() -> None:
     assert needs_of(RETRYING).newer
+    assert needs_of(FOLLOWING).newer
     assert not needs_of(RULED).newer
 
 
@@ -69,3 +86,31 @@ def test_an_alert_without_new_settings_is_stored_with_keys_of_0_9_only() -> None
     assert document["alert"].keys() == {"name", "on", "webhook", "late_after"}
     assert parse_alert(document["alert"]) == alert
     assert codec.alert_record(document) == record
+
+
+def test_a_record_has_the_names_that_it_follows_for_the_index() -> None:
+    document = codec.record_document(a_record(job=FOLLOWING))
+    assert document["follows"] == ["import", "export.daily"]
+    assert "follows" not in codec.record_document(a_record(job=PLAIN))
+
+
+LINK = ChainLink("import@1", 2, (UpstreamRun("import", "import@1", RunState.LOST),))
+
+
+def test_a_run_that_follows_others_is_a_replay_to_0_9_and_comes_back_whole() -> None:
+    run = replace(a_run("report", T0), kind=Kind.AFTER, chain=LINK, followed=True)
+    document = codec.run_document(run)
+    assert document["kind"] == "replay"
+    assert codec.run(document) == run
+    plain = codec.run_document(a_run("report", T0))
+    assert plain.keys().isdisjoint({"after", "chain", "followed"})
+
+
+@pytest.mark.parametrize("chain", [None, LINK, ChainLink("import@1", 0)])
+def test_a_queued_item_keeps_its_place_in_the_chain(chain: ChainLink | None) -> None:
+    assignment = Assignment(
+        run="report@after-1", fence=5, term=3, attempt=1, fire_at=T0, job=FOLLOWING, args={"a": 1}, chain=chain
+    )
+    found = codec.assignment(codec.US.encode() + codec.item(assignment))
+    assert found == assignment
+    assert found.chain_id == ("report@after-1" if chain is None else "import@1")

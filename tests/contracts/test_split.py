@@ -13,7 +13,7 @@ from cronflow.domain.planning import run_on_request
 from cronflow.domain.recovery import End
 from cronflow.domain.run import Kind, Outcome, Run, RunState
 from cronflow.domain.split import RunOn, Shard, Split, SplitBy
-from cronflow.domain.transitions import Transition, end
+from cronflow.domain.transitions import Transition, cancel, cancel_old, end
 from cronflow.ports import RunQuery
 from tests.contracts.builders import T0, a_job, a_record, a_run
 from tests.contracts.conftest import Stores
@@ -92,6 +92,26 @@ async def test_kinds_that_are_stored_alike_are_told_apart(
     await stores.runs.insert([parent, replay, backfill, *parts_of(parent)])
     found = [run.id for run in await stores.runs.find(RunQuery(kinds=kinds))]
     assert [run for run, tail in zip(found, expected, strict=True) if not run.endswith(tail)] == []
+
+
+async def test_what_ends_a_parent_that_has_not_begun_does_not_end_one_that_has(stores: Stores) -> None:
+    parent = a_parent(1)
+    assert parent.split is not None
+    await stores.runs.insert([parent])
+    begin = splitting.begin(parent, parent.split, fence=200, term=1, job_ver=1, at=T0)
+    late = [cancel(parent, "no", "ada", "finish", T0), cancel_old(parent, 9, "paused", "finish", T0)]
+    assert await stores.runs.apply([begin]) == {parent.id}
+    for change in late:
+        assert await stores.runs.apply([change]) == set()
+    # Nor does another leader begin it again, with other parts.
+    again = splitting.begin(parent, replace(parent.split, total=9), fence=300, term=2, job_ver=1, at=T0)
+    assert await stores.runs.apply([again]) == set()
+    (found,) = await stores.runs.get([parent.id])
+    assert (found.state, found.fence, found.split) == (RunState.RETRYING, 200, replace(parent.split, begun=True))
+    # It is to be cancelled with its parts instead.
+    assert await stores.runs.apply([cancel(found, "no", "ada", "finish", T0)]) == {parent.id}
+    (found,) = await stores.runs.get([parent.id])
+    assert (found.state, found.cancel_requested) == (RunState.RETRYING, True)
 
 
 async def test_a_part_that_fails_is_no_dead_letter_and_is_not_reported(stores: Stores) -> None:

@@ -32,11 +32,12 @@ def tells_from_a_thread(ctx: Context) -> dict[str, object]:
     return {"pid": os.getpid(), "attempt": ctx.attempt, "fire_at": ctx.fire_at, "key": ctx.idempotency_key}
 
 
-@app.job(process=True)
+@app.job()
 def tells_its_shard(ctx: Context) -> list[int] | None:
     return None if ctx.shard is None else [ctx.shard.index, ctx.shard.total]
 
 
+@app.job(process=True)
 def tells_from_a_child() -> list[int]:
     return [os.getpid(), os.getppid()]
 

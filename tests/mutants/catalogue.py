@@ -138,6 +138,28 @@ MONGO: tuple[Mutant, ...] = (
         ('delete_many({"_id": {"$in": list(jobs)}})', "delete_many({})"),
     ),
     *_of(
+        "backends/mongo/chains.py",
+        # follow
+        ('"$set": {"followed": True}, "$inc": {"rev": 1}}', '"$set": {"followed": True}}'),
+        (', "followed": {"$ne": True}}', "}"),
+        # ended
+        ('{"followed": True, "state": {"$in": ENDED_STATES}}', '{"followed": True}'),
+        # answered
+        ('{"_id": {"$in": list(runs)}, "state": {"$in": ENDED_STATES}}', '{"_id": {"$in": list(runs)}}'),
+        # marked
+        ('list(runs)}, "followed": True, "state"', 'list(runs)}, "state"'),
+        # write_join
+        ('{"_id": join.id, "rev": join.rev}', '{"_id": join.id}'),
+        ('{"_id": join.id, "rev": {"$lt": 0}}', '{"_id": join.id}'),
+        (
+            "return bool((await self._joins.update_one(match, update)).matched_count)",
+            "await self._joins.update_one(match, update)\n                return True",
+        ),
+        # forget_joins
+        (', "$or": [{"waits": None}, {"chain": {"$ne": None}}]}', "}"),
+        ('"job": job})', "})"),
+    ),
+    *_of(
         "backends/mongo/backfills.py",
         # watched
         ('{"$match": {"watched": True}}', '{"$match": {}}'),
@@ -157,6 +179,19 @@ MONGO: tuple[Mutant, ...] = (
         ('{"watched": None, "ended_at"', '{"ended_at"'),
         (', "ended_at": {"$lt": ended_before}}', "}"),
         (" if not states]", "]"),
+    ),
+    *_of(
+        "backends/mongo/catch_up.py",
+        # write
+        ('{"_id": RECOVERY, "rev": plan.rev}', '{"_id": RECOVERY}'),
+        (
+            "except DuplicateKeyError:\n                return False",
+            "except DuplicateKeyError:\n                return True",
+        ),
+        # hold
+        ('{"_id": name, "rev": one.rev}', '{"_id": name}'),
+        # held
+        ('.sort([("priority", -1), ("next_fire", 1)])', '.sort([("next_fire", 1)])'),
     ),
     *_of(
         "backends/mongo/logs.py",
@@ -334,7 +369,7 @@ MEMORY: tuple[Mutant, ...] = (
         ("(-run.priority, run.check_at, run.id)", "(run.check_at, run.id)"),
         ("            if run.state in states and run.job in jobs:\n", "            if run.job in jobs:\n"),
         ("self._in(OPEN - {RunState.RETRYING}, jobs)", "self._in(OPEN, jobs)"),
-        ("            if change.target in DEAD:\n", "            if True:\n"),
+        ("            if change.target in DEAD and parent_of(change.run) is None:\n", "            if True:\n"),
         (
             "self.documents.late.insert(result.finish_id, result)",
             "self.documents.late.insert(str(len(self.documents.late)), result)",
@@ -797,4 +832,37 @@ LOOK_AHEAD: tuple[Mutant, ...] = (
     ),
 )
 
-MUTANTS = MEMORY + LUA + MONGO + WORKER + LATE_INSERTS + LOOK_AHEAD
+CHAINS: tuple[Mutant, ...] = (
+    *_of(
+        "domain/following.py",
+        # knows: by an end that waits, and by one that has left
+        ("return run in self.recent or any(", "return any("),
+        ("return run in self.recent or any(end.run == run for end in self.arrived)", "return run in self.recent"),
+        # arrive
+        ("recent=_left(join, (*join.arrived, end), kept)", "recent=join.recent"),
+        ("kept = () if complete and join.chain is None else arrived", "kept = () if complete else arrived"),
+        ("kept = () if complete and join.chain is None else arrived", "kept = arrived"),
+        # expire
+        ("recent=_left(join, over, kept)", "recent=join.recent"),
+        # forget
+        ("for run in join.recent if run in marked)", "for run in join.recent)"),
+        ("replayed = any(original_id(end.run) != end.run for end in ends)", "replayed = False"),
+        ('all(upstream[end.job].on == "failed" for end in unmet)', "True"),
+        ("if link.depth > MOST_LINKS:", "if False:"),
+    ),
+    *_of(
+        "leader/chain_follower.py",
+        ("if end.run not in marked or join.knows(end.run):", "if join.knows(end.run):"),
+        ("[end.run for end in ends if end.run not in unwritten]", "[end.run for end in ends]"),
+        ("        await self._insert(runs)\n        await self._finish_all", "        await self._finish_all"),
+        ("of_chain = all(one.job in self._descendants[root] for one in record.job.after)", "of_chain = False"),
+        ("of_chain = all(one.job in self._descendants[root] for one in record.job.after)", "of_chain = True"),
+    ),
+    *_of(
+        "domain/upstream_values.py",
+        ("one if name in own else _mapped(one, value)", "_mapped(one, value)"),
+        ("key=len, reverse=True)", "key=len)"),
+    ),
+)
+
+MUTANTS = MEMORY + LUA + MONGO + WORKER + LATE_INSERTS + LOOK_AHEAD + CHAINS

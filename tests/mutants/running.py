@@ -27,7 +27,19 @@ PASSED, FAILED = 100, 101
 Tests = tuple[str, ...]
 """Words for pytest: files, and which of their variants."""
 
-STORES = ("limits", "alerts", "backfills", "breakers", "stores", "transitions", "ledger", "admin", "control")
+STORES = (
+    "limits",
+    "alerts",
+    "backfills",
+    "catch_up",
+    "chains",
+    "breakers",
+    "stores",
+    "transitions",
+    "ledger",
+    "admin",
+    "control",
+)
 COORDINATION = ("coordination", "admin")
 SWEEPS = ("tests/leader/test_sweep.py", "tests/leader/test_cleanup.py")
 
@@ -35,7 +47,14 @@ DOMAIN = ("planning", "placement")
 NEAREST = {"stores": "transitions", "runs": "transitions", "control": "stores", "jobs": "stores"}
 NEAREST |= {"database": "stores", "table": "stores", "admin": "admin"}
 NEAREST |= dict.fromkeys(("feed_claim", "feed_release", "feed_tick", "lines_publish", "stream_read"), "events")
-NEAREST |= {"limits": "limits", "alerts": "alerts", "backfills": "backfills", "breakers": "breakers"}
+NEAREST |= {
+    "limits": "limits",
+    "alerts": "alerts",
+    "backfills": "backfills",
+    "catch_up": "catch_up",
+    "chains": "chains",
+    "breakers": "breakers",
+}
 NEAREST |= {"check_rights": "rights"}
 NEAREST |= dict.fromkeys(("access", "rate_attempt", "rate_take", "rate_take_back"), "access")
 """The contract tests that run first, by module. The default is coordination, for scripts and for memory."""
@@ -61,6 +80,9 @@ UNIT_TESTS: Mapping[str, Tests] = (
     | dict.fromkeys(("cluster.py", "look_ahead.py", "transitions.py", "cancellations.py", "returns.py"), LOOK_AHEAD)
     | {"admission.py": ("tests/node/test_limits.py",)}
     | {"permits.py": tuple(f"tests/{name}.py" for name in PERMITS)}
+    | {"following.py": ("tests/domain/test_following.py",)}
+    | {"chain_follower.py": ("tests/leader/test_chain_follower.py", "tests/node/test_chains.py")}
+    | {"upstream_values.py": ("tests/domain/test_upstream_values.py",)}
     | {"edit.py": (*LOOK_AHEAD, "tests/usecases/test_edit.py")}
 )
 """The tests of a module that is no backend."""

@@ -439,9 +439,19 @@ def report(seed: int, history: History) -> str:
     return f"seed {seed}\n{found}\nfaults:\n{faults}"
 
 
-@pytest.mark.parametrize(
-    ("seed", "look_ahead"), [*((seed, 0.0) for seed in range(10)), *((seed, 2.0) for seed in range(10))]
-)
+SEEDS, SPLIT_SEEDS, MORE_SEEDS = 5, 1, 40
+"""`make prove` tries more."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    proving = metafunc.config.getoption("prove")
+    if "look_ahead" in metafunc.fixturenames:
+        seeds = range(MORE_SEEDS if proving else SEEDS)
+        metafunc.parametrize(("seed", "look_ahead"), [(seed, early) for early in (0.0, 2.0) for seed in seeds])
+    elif "split_seed" in metafunc.fixturenames:
+        metafunc.parametrize("split_seed", range(MORE_SEEDS if proving else SPLIT_SEEDS))
+
+
 async def test_after_any_faults_the_history_is_one_that_the_protocol_allows(
     seed: int, look_ahead: float, tmp_path: Path
 ) -> None:
@@ -454,14 +464,13 @@ async def test_after_any_faults_the_history_is_one_that_the_protocol_allows(
         assert len(history.faults) > 5
 
 
-@pytest.mark.parametrize("seed", range(2))
-async def test_after_any_faults_each_run_that_was_split_follows_from_its_parts(seed: int, tmp_path: Path) -> None:
+async def test_after_any_faults_each_run_that_was_split_follows_from_its_parts(split_seed: int, tmp_path: Path) -> None:
     async with a_cluster(spools=tmp_path) as cluster:
-        simulation = Simulation(cluster, seed, split_jobs, SPLIT_VERBS)
+        simulation = Simulation(cluster, split_seed, split_jobs, SPLIT_VERBS)
         await simulation.start()
         await simulation.trouble()
         history = await simulation.heal()
-        assert check(history) == [], report(seed, history)
+        assert check(history) == [], report(split_seed, history)
         assert len({run.state for run in history.runs if run.split is not None and run.split.begun}) > 1
 
 

@@ -66,6 +66,7 @@ AUTHENTICATION_CODES = {UNAUTHORIZED, 18, 8000}
 UNAVAILABLE_CODES = AUTHENTICATION_CODES | {
     *(6, 7, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436),  # Retryable, by the drivers' specification.
     *(24, 46, 50, 112, 11601, 14031),  # Locks, a time limit, a conflict, an interruption, and a disk that is full.
+    *(8, 63, 64, 133, 134, 150, 13388),  # Unknown causes, write concerns, and shards that move.
 }
 """Of single writes in a bulk that may succeed later. Every other code is about the contents of the write."""
 UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"

@@ -11,6 +11,7 @@ from rich.text import Text
 from cronflow.cli.terminal import formatting, times
 from cronflow.cli.terminal.output import console, warn, yaml_text
 from cronflow.cli.terminal.tables import BlockTable, Cell, Column, facts, table, table_of
+from cronflow.domain.chain import after_words
 from cronflow.domain.schedule.zones import find_zone
 
 if TYPE_CHECKING:
@@ -190,10 +191,14 @@ def _breaker(job: JobSchema, now: datetime) -> str | None:
 
 
 def _schedule(job: Mapping[str, Any]) -> str:
-    """The schedule in words, with its time zone unless that is UTC."""
+    """The schedule in words, with its time zone unless that is UTC, or what the job follows."""
     from cronflow.documents import parse_schedule
     from cronflow.domain.schedule.describe import describe
 
+    # An API of 0.9 has no chains.
+    if job["schedule"] is None and job.get("after"):
+        names = [one if isinstance(one, str) else one["job"] for one in job["after"]]
+        return after_words(names, job["join"])
     return "" if job["schedule"] is None else describe(parse_schedule(job["schedule"])).removesuffix(" (UTC)")
 
 

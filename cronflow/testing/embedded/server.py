@@ -35,6 +35,7 @@ START_WITHIN_S = 60.0
 STOP_WITHIN_S = 10.0
 FOLDER_FREE_WITHIN_S = 3.0
 POLL_S = 0.01
+RESTARTS_TRIED, RESTART_PAUSE_S = 10, 0.5
 PORTS_TRIED = 5
 LOG_LINES_SHOWN = 12
 LOG_LINE_SHOWN_CHARS = 300
@@ -182,8 +183,12 @@ class Server(ABC):
         port = self.port
         self.stop()
         assert self._used is not None
-        if not self._start_on(port, self.binary or self._used):
-            raise CannotStart(self.service, f"port {port} was taken while the server was down")
+        for _ in range(RESTARTS_TRIED):
+            if self._start_on(port, self.binary or self._used):
+                return
+            # Another server that tries ports may have it for a moment.
+            time.sleep(RESTART_PAUSE_S)
+        raise CannotStart(self.service, f"port {port} was taken while the server was down")
 
     def pause(self) -> None:
         """Send SIGSTOP: connections stay open, nothing answers. Return when the process has stopped. Linux only."""

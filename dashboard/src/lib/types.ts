@@ -34,6 +34,7 @@ export type RunSummary = Schemas['RunSummarySchema'];
 export type RunDetail = Schemas['RunDetailSchema'];
 export type RunAccepted = Schemas['AskedSchema'];
 export type RunPage = Schemas['RunPage'];
+export type JobGraph = Schemas['JobGraphSchema'];
 export type LogLine = Schemas['LogSchema'];
 export type Why = Omit<Schemas['WhySchema'], 'chain'> & { chain: ({ step: string } & { [key: string]: Json })[] };
 export type Series = Schemas['SeriesSchema'];

@@ -22,6 +22,7 @@ export const VIEWS: View[] = [
   { name: 'timeline', title: 'Timeline', path: /^\/timeline$/, href: '/timeline', icon: 'timeline', key: 't', load: () => import('../views/Timeline.svelte') },
   { name: 'logs', title: 'Logs', path: /^\/logs$/, href: '/logs', icon: 'logs', key: 'l', load: () => import('../views/Logs.svelte') },
   { name: 'dead', title: 'Dead letters', path: /^\/dead-letters$/, href: '/dead-letters', icon: 'dead', key: 'd', load: () => import('../views/DeadLetters.svelte') },
+  { name: 'chains', title: 'Chains', path: /^\/chains$/, href: '/chains', icon: 'chains', key: 'f', load: () => import('../views/Chains.svelte') },
   { name: 'nodes', title: 'Nodes', path: /^\/nodes$/, href: '/nodes', icon: 'nodes', key: 'n', load: () => import('../views/Nodes.svelte') },
   { name: 'limits', title: 'Limits', path: /^\/limits$/, href: '/limits', icon: 'limits', key: 'm', load: () => import('../views/Limits.svelte') },
   { name: 'load', title: 'Schedule load', path: /^\/load$/, href: '/load', icon: 'load', key: 'h', load: () => import('../views/Load.svelte') },

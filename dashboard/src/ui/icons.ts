@@ -7,6 +7,7 @@ export const ICONS = {
   logs: 'M5 4h14v16H5zM8.5 9h7M8.5 12.5h7M8.5 16h4',
   dead: 'M4 7h16v12H4zM4 8l8 6 8-6',
   cron: 'M12 21a8 8 0 1 0 0-16 8 8 0 0 0 0 16zM12 9v4l2.5 2M5 3 2.5 5.5M19 3l2.5 2.5',
+  chains: 'M3 9h5v6H3zM16 3.500h5v6h-5zM16 14.500h5v6h-5zM8 12h4M16 6.500h-4v11h4',
   nodes: 'M4 5h16v5H4zM4 14h16v5H4zM7.5 7.5h.01M7.5 16.5h.01',
   limits: 'M4 18a8.5 8.5 0 1 1 16 0M12 15l4-5.5M12 16.500h.01',
   load: 'M4 4h4v4H4zM10 4h4v4h-4zM16 4h4v4h-4zM4 10h4v4H4zM10 10h4v4h-4zM16 10h4v4h-4zM4 16h4v4H4zM10 16h4v4h-4zM16 16h4v4h-4z',

@@ -3,7 +3,7 @@ import { axe } from './axe';
 import { Stage } from './server';
 import { LARGE, SHELL, SMALL, type Scale } from './world';
 
-const VIEWS = ['/', '/?span=24h', '/jobs', '/jobs/rebuild-search-index', '/jobs/rebuild-search-index?tab=why', '/jobs/nightly-report?tab=next', '/runs', '/timeline', '/timeline?as=table', '/logs', '/dead-letters', '/nodes', '/limits', '/jobs/rebuild-search-index?tab=backfills', '/jobs/fraud-scores?tab=definition', '/cron', '/load?job=nightly-report', '/jobs/nightly-report?tab=weeks', '/chaos', '/?tv=1', 'RUN'];
+const VIEWS = ['/', '/?span=24h', '/jobs', '/jobs/rebuild-search-index', '/jobs/rebuild-search-index?tab=why', '/jobs/nightly-report?tab=next', '/runs', '/timeline', '/timeline?as=table', '/logs', '/dead-letters', '/chains', '/nodes', '/limits', '/jobs/rebuild-search-index?tab=backfills', '/jobs/fraud-scores?tab=definition', '/cron', '/load?job=nightly-report', '/jobs/nightly-report?tab=weeks', '/chaos', '/?tv=1', 'RUN'];
 const EXPECTED_ERRORS = /status of (401|503)/; // logged by the browser for responses that tests provoke
 
 const SIZES = [[1440, 900], [1024, 768], [360, 740]] as const;
@@ -154,6 +154,31 @@ test('limits, pauses, open breakers and backfills are shown and changed', async 
   const [waiting] = stage.world.recent(300).filter((run) => run.state === 'retrying').sort((a, b) => (a.check_at! < b.check_at! ? 1 : -1));
   await user.goto(`${stage.url}/runs/${encodeURIComponent(waiting!.id)}`);
   await expect(user.getByRole('region', { name: 'Why it waits' })).toContainText('Attempt 2 waits: limit warehouse is full');
+});
+
+test('jobs that follow each other are drawn, and every box is a link for the keyboard', async ({ stage, user }) => {
+  await user.goto(`${stage.url}/chains?job=nightly-report`);
+  await live(user);
+  const graph = user.getByRole('group', { name: 'Graph of 4 jobs' });
+  await expect(graph.getByRole('link')).toHaveCount(4);
+  await expect(graph.getByText('failed', { exact: true })).toBeVisible();
+  await graph.getByRole('link', { name: 'rebuild-search-index' }).focus();
+  await user.keyboard.press('Enter');
+  await expect(user).toHaveURL(/\/jobs\/rebuild-search-index$/);
+  const chain = user.getByRole('region', { name: 'Chain' });
+  await expect(chain).toContainText('Follows nightly-report on ended');
+  await chain.getByRole('link', { name: 'nightly-report' }).click();
+  await expect(user.getByRole('region', { name: 'Chain' })).toContainText('Followers invoice-reminders');
+});
+
+test('a run shows its chain with the reason of what was held back', async ({ stage, user }) => {
+  const run = stage.world.recent(800).find((one) => one.job === 'nightly-report' && one.state === 'succeeded')!;
+  await user.goto(`${stage.url}/runs/${encodeURIComponent(run.id)}`);
+  await live(user);
+  const items = user.getByRole('region', { name: 'Runs of the chain' }).getByRole('listitem');
+  await expect(items).toHaveCount(5);
+  await expect(items.first()).toHaveAttribute('aria-current', 'true');
+  await expect(items.filter({ hasText: 'webhook-redelivery' })).toContainText(`${run.id} is succeeded`);
 });
 
 test('a failover shows a banner, the new leader and its duration', async ({ stage, user }) => {

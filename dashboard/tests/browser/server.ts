@@ -9,7 +9,7 @@ import { deflateSync } from 'node:zlib';
 import { WebSocketServer, type WebSocket } from 'ws';
 import type { ClusterEvent } from '../../src/lib/stream';
 import type { Job, JobSummary, Run, RunSummary, Span } from '../../src/lib/types';
-import { DESCRIPTIONS, SMALL, World, type Scale } from './world';
+import { DESCRIPTIONS, EDGES, SMALL, World, type Scale } from './world';
 
 const ROOT = fileURLToPath(new URL('../../../cronflow/_ui', import.meta.url));
 const TYPES: Record<string, string> = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml', '.woff2': 'font/woff2', '.json': 'application/json' };
@@ -208,6 +208,16 @@ export class Stage {
       }
     }
     if (path === '/runs/dead-letters') return [200, { ids: world.dead().map((run) => run.id).slice(0, limit), more: world.dead().length > limit }];
+    if (path === '/job-graph') {
+      const job = query.get('job');
+      const edges = EDGES.filter((edge) => !job || edge.upstream === job || edge.job === job);
+      return [200, { jobs: [...new Set(edges.flatMap((edge) => [edge.upstream, edge.job]))].sort(), edges }];
+    }
+    const chain = query.get('chain');
+    if (path === '/runs' && chain !== null) {
+      const first = world.find(chain);
+      return [200, { items: first === null ? [] : world.chain(first), next_cursor: null }];
+    }
     if (path === '/runs') {
       const ids = query.getAll('id');
       if (query.get('dead') === 'true') return page(world.dead().filter((run) => ids.length === 0 || ids.includes(run.id)).map(runSummary));

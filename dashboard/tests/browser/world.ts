@@ -1,7 +1,7 @@
 // A simulated cluster for the tests: twelve nodes, forty jobs, any number of runs. It is deterministic: the same second
 // always has the same state.
 import type { ClusterEvent, Node, SentSeries, SnapMessage, TickMessage, Values } from '../../src/lib/stream';
-import type { Attempt, Backfill, Days, Limit, Maintenance, NodeDetail, Pause, Job, LogLine, Run, RunState, Schedule, ScheduleLoad, Series as SeriesOf, Span } from '../../src/lib/types';
+import type { Attempt, Backfill, Days, Limit, Maintenance, NodeDetail, Pause, Job, JobGraph, LogLine, Run, RunState, Schedule, ScheduleLoad, Series as SeriesOf, Span } from '../../src/lib/types';
 
 const NODES = [
   'eu-west-1', 'eu-west-2', 'eu-west-3', 'eu-central-1', 'eu-central-2', 'us-east-1', 'us-east-2', 'us-east-3',
@@ -67,6 +67,15 @@ export function noise(n: number): number {
 }
 
 const iso = (ms: number): string => new Date(ms).toISOString().replace('.000Z', 'Z');
+
+/** The jobs that follow others. */
+export const EDGES: JobGraph['edges'] = [
+  { upstream: 'nightly-report', job: 'invoice-reminders', on: 'succeeded', join: 'all' },
+  { upstream: 'nightly-report', job: 'rebuild-search-index', on: 'ended', join: 'all' },
+  { upstream: 'nightly-report', job: 'webhook-redelivery', on: 'failed', join: 'all' },
+  { upstream: 'invoice-reminders', job: 'warehouse.customer-360.materialize-daily-aggregates-for-all-regions', on: 'succeeded', join: 'all' },
+  { upstream: 'rebuild-search-index', job: 'warehouse.customer-360.materialize-daily-aggregates-for-all-regions', on: 'succeeded', join: 'all' },
+];
 
 export const DESCRIPTIONS: Record<string, string> = {
   '0 2 * * *': 'at 02:00 every day', '0 9 * * MON-FRI': 'at 09:00, Monday to Friday', '*/15 * * * *': 'every 15 minutes', '5 * * * *': 'at minute 5 of every hour', '30 3 * * *': 'at 03:30 every day', '15 1 * * *': 'at 01:15 every day',
@@ -262,9 +271,24 @@ export class World {
       result_size: state === 'succeeded' && slot % 3 === 1 ? 48_210 : null, result: state === 'succeeded' && slot % 3 === 0 ? { rows: slot % 4096, region: 'eu', files: ['report.pdf', 'report.csv'] } : null,
       error: state === 'failed' || state === 'lost' ? error : null, args: { region: 'eu' }, attempts, covers: null,
       placement: { node: `${node}#9f31c2`, rank: 0.412, others: NODES.filter((one) => one !== node).slice(0, 6).map((one, n) => (n === 4 ? { node: one, reason: 'node is draining' } : { node: one, rank: 0.5 + n * 0.07 })), more: 5 },
-      waiting: state === 'retrying' ? 'limit warehouse is full (8 of 8), held by recompute-prices' : null, blocked_by: null, replay_of: null, backfill: null, parent: null, shard: null, parts: null, dead: (state === 'failed' || state === 'lost') && !resolved,
+      waiting: state === 'retrying' ? 'limit warehouse is full (8 of 8), held by recompute-prices' : null, blocked_by: null, replay_of: null, backfill: null, chain: id, depth: 0, follows: [], parent: null, shard: null, parts: null, dead: (state === 'failed' || state === 'lost') && !resolved,
       resolution: resolved ? { how: 'acknowledged', at: iso(this.now()), by: 'ada', note: 'known', run: null } : null,
     };
+  }
+
+  /** The chain of a run: runs of the jobs that follow its job. */
+  chain(first: Run): Run[] {
+    const found = [first];
+    for (let n = 0; n < found.length && found.length < 20; n++) {
+      const upstream = found[n]!;
+      for (const edge of EDGES) {
+        if (edge.upstream !== upstream.job || found.some((run) => run.job === edge.job)) continue;
+        const held = edge.on === 'failed' || upstream.state !== 'succeeded';
+        const follows = [{ job: upstream.job, run: upstream.id, state: upstream.state }];
+        found.push({ ...first, id: `${edge.job}@after-${n}`, job: edge.job, kind: 'after', chain: first.id, depth: upstream.depth + 1, follows, state: held ? 'skipped' : 'succeeded', reason: held ? `${upstream.id} is ${upstream.state}` : null, error: null, duration_ms: held ? null : 1200 });
+      }
+    }
+    return found;
   }
 
   recent(n: number): Run[] {
@@ -319,7 +343,7 @@ export class World {
       labels: { team: ['billing', 'search', 'growth', 'data', 'platform'][i % 5] as string, tier: i % 3 === 0 ? 'gold' : 'silver' }, enabled: !disabled,
       words: schedule === null ? null : (DESCRIPTIONS[schedule.cron ?? ''] ?? `every ${schedule.every ?? 'hour'}`), pending_run: null, pause, open_breaker: name === 'fraud-scores' && !this.closed.has(name) ? { opened_at: iso(this.now() - 240e3), probe_at: iso(this.now() + 360e3), failed: 12, attempts: 20 } : null, state: disabled ? 'disabled' : paused ? 'paused' : schedule === null ? 'by_hand' : 'active', paused,
       next_fire: schedule === null || disabled ? null : iso(Math.ceil(this.now() / 1000) * 1000 + [4, 11, 29, 58, 240, 900, 3400, 17_000, 60_000, 190_000][i % 10]! * 1000),
-      takes_args: name !== SHELL, due_at: null, version: 1 + (i % 4), revision: 900 + i, term: this.term, created_at: '2026-09-01T08:00:00Z', updated_at: '2026-11-20T16:20:00Z',
+      after: EDGES.filter((edge) => edge.job === name).map((edge) => ({ job: edge.upstream, on: edge.on, within: null })), join: 'all', followers: EDGES.filter((edge) => edge.upstream === name).map((edge) => edge.job), takes_args: name !== SHELL, due_at: null, version: 1 + (i % 4), revision: 900 + i, term: this.term, created_at: '2026-09-01T08:00:00Z', updated_at: '2026-11-20T16:20:00Z',
     };
   }
 
