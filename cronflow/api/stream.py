@@ -141,8 +141,9 @@ class Stream:
         except TimeoutError:
             raise Over(STOPPING, "the live stream is not available") from None
         since = hello.get("since")
-        compressed = hello.get("encoding") == DEFLATE
-        session = self._hub.open(since if isinstance(since, str) else None, compressed=compressed)
+        since = since if isinstance(since, str) else None
+        await self._hub.reach(since)
+        session = self._hub.open(since, compressed=hello.get("encoding") == DEFLATE)
         login = StreamLogin(principal, self._limits.login_s)
         try:
             async with asyncio.TaskGroup() as group:
@@ -314,7 +315,7 @@ async def _closing(socket: WebSocket, serving: Awaitable[Result]) -> Result | No
     except BackendUnavailable as error:
         await _close(socket, Over(STOPPING, f"{error.service} is unreachable"))
     except WebSocketDisconnect:
-        pass
+        await self._hub.reach(since)
     return None
 
 

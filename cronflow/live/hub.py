@@ -8,6 +8,7 @@ away for too long, every socket gets a new snapshot, because events may be missi
 from __future__ import annotations
 
 import asyncio
+import re
 import zlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -28,11 +29,15 @@ LOOK_EVERY_S = 0.05
 QUIET_S = 0.9
 """After a tick, wait this long: anything that arrives before the next tick is sent with it."""
 AGAIN_S = 1.0
+REACH_WITHIN_S = 2.0
+"""How long a client waits for a tick that another replica has read already."""
 RING = 900
 SERIES = 600
 NODE_POINT_EVERY = 5
 MOST_NODES_IN_SERIES = 50
 PAGE = 500
+
+_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
 
 log = structlog.get_logger("cronflow.live")
 
@@ -105,6 +110,12 @@ class Hub:
     def close(self, session: StreamSession) -> None:
         self.sessions.discard(session)
         self.following.forget(session)
+
+    async def reach(self, since: str | None) -> None:
+        """Wait until the tick `since` is read here too: another replica may have sent it up to a second earlier."""
+        until = self._clock.monotonic() + REACH_WITHIN_S
+        while since is not None and _order(since) > _order(self._read_to) and self._clock.monotonic() < until:
+            await self._clock.sleep(LOOK_EVERY_S)
 
     @property
     def oldest(self) -> int:
@@ -226,6 +237,11 @@ class Hub:
         self.end += 1
         self._ticked_at = self._clock.monotonic()
         self.meter.add(metrics.STREAM_TICKS)
+
+
+def _order(entry: str) -> tuple[int, ...]:
+    """The place of the id of an entry among others; the first one for what is no id."""
+    return tuple(int(part) for part in entry.split("-")) if _ID.fullmatch(entry) else ()
 
 
 def register_cluster_metrics(meter: Meter, hub: Hub) -> None:

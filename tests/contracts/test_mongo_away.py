@@ -46,7 +46,9 @@ async def test_pybreaker_7_async_calls_trip_the_breaker(
     own_mongo: MongoServer, namespace: str, circuit: Circuit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """pybreaker #7: around a coroutine function the breaker saw only the coroutine made, and never tripped."""
-    monkeypatch.setattr("cronflow.backends.mongo.database.TIMEOUT_MS", 300)
+    async with MongoDatabase(own_mongo.url, namespace):
+        pass  # creates the indexes, which may take longer than the timeout below
+    monkeypatch.setattr("cronflow.backends.mongo.database.TIMEOUT_MS", 1000)
     async with MongoDatabase(own_mongo.url, namespace, circuit=circuit) as database:
         control, jobs = MongoControl(database), MongoJobStore(database)
         await control.ping()

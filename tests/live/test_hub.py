@@ -165,6 +165,41 @@ async def test_a_reconnecting_client_continues_without_a_gap_on_any_replica() ->
             assert {message["dropped"] for message in sent} == {0}
 
 
+async def test_a_client_that_saw_a_tick_first_on_another_replica_continues_without_a_gap() -> None:
+    async with a_bench() as bench:
+        one, late = await bench.replica(), Hub(bench.backends, bench.clock, ABOUT)
+        await bench.elapse(3)
+        await late.step()
+        await bench.elapse(2)
+        seen = one.ticks[-1].id
+        assert late.place_after(seen) is None
+        arrival = asyncio.ensure_future(late.reach(seen))
+        await bench.elapse(0.5)
+        assert not arrival.done()
+        await late.step()
+        await bench.elapse(0.25)
+        await arrival
+        session = late.open(seen)
+        await bench.elapse(2)
+        await late.step()
+        order = [tick.id for tick in one.ticks]
+        sent = [message["seq"] for message in await messages(session)]
+        assert sent[:2] == order[order.index(seen) + 1 :][:2]
+
+
+async def test_a_tick_that_no_replica_has_is_not_waited_for_long() -> None:
+    async with a_bench() as bench:
+        hub = await bench.replica()
+        await bench.elapse(2)
+        arrival = asyncio.ensure_future(hub.reach("99999999999999-0"))
+        await bench.elapse(1.5)
+        assert not arrival.done()
+        await bench.elapse(1)
+        await arrival
+        for nothing in (None, "", "last Tuesday"):
+            await hub.reach(nothing)
+
+
 async def test_a_tick_that_is_no_longer_buffered_means_a_new_snapshot() -> None:
     async with a_bench() as bench:
         hub = await bench.replica()
