@@ -93,8 +93,7 @@ test:
 
 prove: .venv/ready
 	$(BIN)/python -m pytest tests/api/test_fuzz.py tests/node/test_simulation.py --prove
-	$(BIN)/python -m pytest tests/processes/test_backfill.py tests/processes/test_catch_up.py --prove
-	$(BIN)/python -m pytest tests/processes/test_limits.py tests/processes/test_split.py tests/processes/test_crowd.py --prove
+	$(BIN)/python -m pytest -m prove --prove
 	$(BIN)/python -m tests.model.check_protocol
 	$(BIN)/python -m tests.model.limits
 	$(BIN)/python -m tests.model.chains

@@ -36,11 +36,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--prove", action="store_true", help="try many more random inputs, as `make prove` does")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where several workers share the tests, none that is long is left for the end, where the other workers would wait
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what only `make prove` runs, and put the rest in order.
+
+    Where several workers share the tests, none that is long is left for the end, where the other workers would wait
     for it. One worker begins with the longest of all, another with those that share a cluster; the long ones are spread
     over all workers but the first and among the others, so that few run at the same time.
     """
+    if not config.getoption("prove"):
+        left_out = [item for item in items if item.get_closest_marker("prove")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("prove")]
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if workers == 1:
         return

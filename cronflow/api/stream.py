@@ -315,7 +315,7 @@ async def _closing(socket: WebSocket, serving: Awaitable[Result]) -> Result | No
     except BackendUnavailable as error:
         await _close(socket, Over(STOPPING, f"{error.service} is unreachable"))
     except WebSocketDisconnect:
-        await self._hub.reach(since)
+        pass
     return None
 
 

@@ -97,7 +97,9 @@ def built() -> None:
             DASHBOARD / name
             for name in ("src", "public", "index.html", "vite.config.ts", "generate.mjs", "package-lock.json")
         )
-        if not index.exists() or index.stat().st_mtime < newest(*sources, ROOT / "cronflow" / "api"):
+        if not index.exists() or index.stat().st_mtime < newest(
+            *sources, *(ROOT / "cronflow" / name for name in ("api", "schemas", "documents"))
+        ):
             npm("run", "build")
 
 
@@ -194,8 +196,7 @@ def loaded(port: int, address: str) -> str:
 
 
 def test_the_types_match_the_api() -> None:
-    with exclusive():
-        npm("run", "types")
+    # The types are written anew with each build, which is newer than the API.
     assert "0 errors and 0 warnings" in npm("run", "check")
 
 

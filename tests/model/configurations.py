@@ -10,7 +10,6 @@ QUICK = [
         "at_most_once, item doubled, read-back",
         config(at_most_once=True, read_back=True, workers=2, duplicate=1, redispatch=1),
     ),
-    ("one edit, editor killed", config(edits=1, kill_editor=1, redispatch=1)),
     (
         "one edit that keeps what waits, failing attempt",
         config(ops=1, edits=1, keep_waiting=True, fail=1, redispatch=2),
@@ -62,10 +61,6 @@ QUICK = [
     (
         "look-ahead, 2 instants that must not overlap",
         config(ahead=1, overlap=True, skip=True, fires=2, terms=1, ops=3, redispatch=1),
-    ),
-    (
-        "look-ahead, one edit, wrong clocks",
-        config(ahead=1, skew=True, ops=1, edits=1, keep_waiting="either", redispatch=1),
     ),
     (
         "look-ahead, one edit that withdraws, failing attempt",

@@ -6,6 +6,11 @@ SPOOLED = {"guard": "redis", "insert_late": True, "fallback": True}
 LEAD_LOST = {"guard": "redis", "insert_late": True, "keep_later": True}
 
 FULL = [
+    ("one edit, editor killed", config(edits=1, kill_editor=1, redispatch=1)),
+    (
+        "look-ahead, one edit, wrong clocks",
+        config(ahead=1, skew=True, ops=1, edits=1, keep_waiting="either", redispatch=1),
+    ),
     (
         "every Redis fault, leader and worker killed, redis guard",
         config(

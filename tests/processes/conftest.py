@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
-
 from cronflow.backends.clock import SystemClock
 from cronflow.bootstrap.backends import open_backends
 from cronflow.domain.cluster import node_name
@@ -26,16 +24,6 @@ from tests.children import cluster_environment, python
 from tests.waiting import PATIENCE_S, eventually
 
 LEADER_TTL_S = 3.0
-LONG = {"test_backfill.py", "test_catch_up.py", "test_crowd.py", "test_limits.py", "test_split.py"}
-"""Run by `make prove` alone: `test_promises_together.py` and the tests on virtual time have the same faults, and many
-sockets take a core for a minute.
-"""
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    return True if collection_path.name in LONG and not config.getoption("prove") else None
-
-
 SHORT_LIMITS = {
     "CRONFLOW_LEADER_TTL": f"{LEADER_TTL_S:g}s",
     "CRONFLOW_LEADER_RENEW": "1s",

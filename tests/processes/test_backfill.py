@@ -15,7 +15,7 @@ from tests.processes.conftest import Processes, process_cluster
 from tests.processes.test_stopping import cronflow
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.prove]
 
 COUNT = 30
 

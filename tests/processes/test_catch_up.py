@@ -16,7 +16,7 @@ from tests.processes.conftest import Processes, process_cluster
 from tests.processes.test_stopping import cronflow
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.prove]
 
 COUNT = 120
 NAMES = [f"daily-{n:03}" for n in range(COUNT)]

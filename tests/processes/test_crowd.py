@@ -33,7 +33,7 @@ CROWD, MINUTE = 200, 60
 SLOWNESS = 5
 LIMITS = StreamLimits()
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.prove]
 
 
 @dataclass

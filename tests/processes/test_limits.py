@@ -15,7 +15,7 @@ from tests.processes.conftest import process_cluster
 from tests.processes.holders import JOB, holding_job, judge, requested_runs
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.prove]
 
 RUNS, KEYS, LIMIT = 240, 5, 3
 

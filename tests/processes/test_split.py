@@ -18,7 +18,7 @@ from tests.processes.conftest import Processes, process_cluster
 from tests.processes.test_stopping import cronflow
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.prove]
 
 NODES = ["a", "b", "c"]
 SHARDS = 8
