@@ -92,7 +92,7 @@ test:
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
 
 prove: .venv/ready
-	$(BIN)/python -m pytest tests/api/test_fuzz.py tests/node/test_simulation.py --prove
+	$(BIN)/python -m pytest tests/api/test_fuzz.py tests/node/test_hanging.py tests/node/test_simulation.py --prove
 	$(BIN)/python -m pytest -m prove --prove
 	$(BIN)/python -m tests.model.check_protocol
 	$(BIN)/python -m tests.model.limits

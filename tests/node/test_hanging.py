@@ -97,11 +97,14 @@ async def test_a_leader_whose_step_makes_no_progress_steps_down_and_names_it(ver
         assert elector_of(leader).last_term == 1
 
 
-async def test_whatever_call_of_a_leader_hangs_for_ever_the_cluster_goes_on() -> None:
+async def test_whatever_call_of_a_leader_hangs_for_ever_the_cluster_goes_on(request: pytest.FixtureRequest) -> None:
     async with a_cluster() as cluster:
         _, calls = await watched_leader(cluster)
         verbs = sorted(calls.seen)
     assert len(verbs) > 20
+    if not request.config.getoption("prove"):
+        # Each takes a second of CPU.
+        verbs = verbs[::3]
     stuck: dict[str, object] = {}
     for verb in verbs:
         async with a_cluster() as cluster:

@@ -304,9 +304,9 @@ async def test_no_retry_begins_after_the_deadline_of_a_scheduled_or_manual_run_o
     async with a_cluster("a") as cluster:
         fails(cluster)
         retry = Retry(max=9, initial="20s", multiplier=1.0, deadline="50s")
-        await cluster.service.jobs.apply([a_job(every="1h", retry=retry), a_job("manual", every=None, retry=retry)])
+        await cluster.service.jobs.apply([a_job(every="5m", retry=retry), a_job("manual", every=None, retry=retry)])
         manual = await cluster.service.jobs.trigger("manual")
-        await cluster.elapse(3600 + 60)
+        await cluster.elapse(300 + 60)
         replay = await cluster.service.runs.replay(manual)
         await cluster.elapse(60)
         scheduled = cluster.runs[-1]

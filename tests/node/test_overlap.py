@@ -162,9 +162,9 @@ async def test_temporal_11281_deadline_on_retry() -> None:
     """temporal #11281, #11316, #11530, #4332: the same in a cluster, with a run that waited for a node."""
     async with a_cluster("a") as cluster:
         misfire = Misfire(grace=timedelta(minutes=5))
-        await cluster.service.jobs.apply([a_job(every="1h", misfire=misfire)])
+        await cluster.service.jobs.apply([a_job(every="20m", misfire=misfire)])
         cluster.executor.release = asyncio.Event()
-        await cluster.elapse(3600, step=5)
+        await cluster.elapse(1200, step=5)
         while not cluster.executor.starts:
             await cluster.elapse(1)
         # Stopped while it runs: it waits for a node, longer than its grace.

@@ -44,8 +44,8 @@ async def test_a_retried_run_is_late_once_and_ends_once() -> None:
     async with a_cluster("a") as cluster:
         endings = iter([Outcome.ERROR, Outcome.ERROR, Outcome.OK])
         cluster.executor.attempt_result = lambda _: AttemptResult(next(endings, Outcome.OK))
-        await cluster.service.jobs.apply([a_job("flaky", schedule=Every("1h"), retry=Retry(initial="1s"))])
-        await cluster.elapse(3620, step=1.0)
+        await cluster.service.jobs.apply([a_job("flaky", schedule=Every("5m"), retry=Retry(initial="1s"))])
+        await cluster.elapse(320, step=1.0)
         found = await counted(cluster)
         assert (found.ended, found.lateness.total(), found.duration.total()) == (1, 1, 1)
 
