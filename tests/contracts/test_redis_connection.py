@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from cronflow.backends.redis.connection import RedisConnection
+from cronflow.backends.redis.connection import MOST_CALLS, RedisConnection
 from cronflow.backends.redis.queue import RedisBus, RedisQueue
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.ports import Signal
@@ -118,3 +118,11 @@ async def test_redispy_2417_a_doorbell_connection_that_has_gone_deaf_is_made_aga
 async def _pings(line: Line) -> int:
     stats = await line.direct.command("INFO", "commandstats")
     return int(stats.get("cmdstat_ping", {}).get("calls", 0))
+
+
+async def test_any_number_of_calls_at_once_share_the_connections(redis_server: RedisServer, namespace: str) -> None:
+    async with RedisConnection(redis_server.url, namespace) as connection:
+        answers = await asyncio.gather(*(connection.command("ECHO", str(n)) for n in range(400)))
+        assert answers == [str(n).encode() for n in range(400)]
+        clients = await connection.command("CLIENT", "LIST")
+        assert clients.count(b"cmd=echo") <= MOST_CALLS

@@ -29,6 +29,8 @@ from cronflow.domain.errors import AccessDenied, BackendUnavailable
 from cronflow.ports import UNMETERED, Meter
 
 PING_EVERY_S = 5.0
+MOST_CALLS = 50
+"""At the same time; others wait. The driver refuses more than 100 connections, as if the server were away."""
 DENIALS = ("NOAUTH", "WRONGPASS", "NOPERM", "ACL failure in script", "The user executing the script can't")
 """How replies begin that deny access. Those about a right that a script lacks have no code of their own."""
 UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
@@ -67,6 +69,7 @@ class RedisConnection:
         self._ping_every_s = ping_every_s
         self._meter = meter
         self._scripts: dict[str, Script] = {}
+        self._calls = asyncio.Semaphore(MOST_CALLS)
         self._opened = Opened(client, url) if client is not None else open_client(url)
         self._client, self.address = self._opened.client, self._opened.address
 
@@ -87,7 +90,7 @@ class RedisConnection:
     async def _asking(self) -> AsyncIterator[None]:
         began = time.perf_counter()
         try:
-            async with self._translated(), asyncio.timeout(clients.CALL_TIMEOUT_S):
+            async with self._translated(), asyncio.timeout(clients.CALL_TIMEOUT_S), self._calls:
                 yield
         except BackendUnavailable:
             self._meter.add(metrics.BACKEND_FAILURES, "redis")

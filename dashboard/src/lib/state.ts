@@ -235,9 +235,35 @@ function appendLogs(tails: State['tails'], tick: TickMessage): State['tails'] {
     }
     const added: TailEntry[] = known.size === 0 ? lines.slice() : lines.filter((line) => !known.has(lineKey(line)));
     if (gap !== undefined && gap !== 0) added.unshift({ gap, at: tick.ts });
-    next[topic] = [...has.slice(Math.max(0, has.length + added.length - LINES_KEPT)), ...added].slice(-LINES_KEPT);
+    const tail = has.slice(Math.max(0, has.length + added.length - LINES_KEPT));
+    const newest = new Map<string, LogLine>();
+    if (known.size > 0) for (const entry of tail.slice(-1500)) if (!isGap(entry)) newest.set(entry.run, entry);
+    for (const entry of added) {
+      const before = isGap(entry) ? undefined : newest.get(entry.run);
+      if (!isGap(entry) && before !== undefined && isEarlier(entry, before)) insert(tail, entry);
+      else tail.push(entry);
+      if (!isGap(entry) && (before === undefined || isEarlier(before, entry))) newest.set(entry.run, entry);
+    }
+    next[topic] = tail.slice(-LINES_KEPT);
   }
   return next;
+}
+
+/** Puts a line that arrived late, because its node began to publish after it, before the later lines of its run. */
+function insert(tail: TailEntry[], line: LogLine): void {
+  let place = tail.length;
+  for (let i = tail.length - 1; i >= 0; i--) {
+    const entry = tail[i]!;
+    if (isGap(entry)) break;
+    if (entry.run !== line.run) continue;
+    if (isEarlier(entry, line)) break;
+    place = i;
+  }
+  tail.splice(place, 0, line);
+}
+
+function isEarlier(line: LogLine, other: LogLine): boolean {
+  return line.fence < other.fence || (line.fence === other.fence && line.n < other.n);
 }
 
 /** Whether the leader has stopped sending heartbeats while it still holds the lease. */

@@ -124,6 +124,15 @@ describe('tails', () => {
     expect(numbers(state, 'run:r')).toEqual([1, 2, 3, 4]);
   });
 
+  it('have lines that arrive late before the later ones of their run', () => {
+    const late = play(snap(), tick(1, {}, logs([line(5), line(7)])), tick(2, {}, logs([line(6), line(8)])), tick(3, {}, logs([line(4)])));
+    expect(numbers(late, 'run:r')).toEqual([4, 5, 6, 7, 8]);
+    const begun = play(snap(), tick(1, {}, logs([line(7), line(6)])));
+    expect(numbers(begun, 'run:r')).toEqual([6, 7]);
+    const afterGap = play(snap(), tick(1, {}, logs([line(9)])), tick(2, {}, logs([line(12)], 2)), tick(3, {}, logs([line(8)])));
+    expect(numbers(afterGap, 'run:r')).toEqual([9, 'gap 2', 8, 12]);
+  });
+
   it('distinguish lines of two attempts', () => {
     expect(lineKey(line(1, 1))).not.toBe(lineKey(line(1, 2)));
   });
