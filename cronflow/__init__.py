@@ -9,7 +9,9 @@ from cronflow.context import Context
 from cronflow.domain.errors import CronFlowError, PermanentError, RetryLater, Skip
 from cronflow.domain.job import Breaker
 from cronflow.domain.retry import Retry, RetryRule
-from cronflow.domain.schedule.kinds import Cron, Every, Once
+from cronflow.domain.schedule.calendar import Period, WeeklyHours
+from cronflow.domain.schedule.dst import Dst, GapPolicy, RepeatPolicy
+from cronflow.domain.schedule.kinds import AnyOf, Cron, Every, Once
 from cronflow.domain.split import Shard
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "AnyOf",
     "ApiError",
     "App",
     "AsyncClient",
@@ -26,14 +29,19 @@ __all__ = [
     "Context",
     "Cron",
     "CronFlowError",
+    "Dst",
     "Every",
+    "GapPolicy",
     "Once",
+    "Period",
     "PermanentError",
+    "RepeatPolicy",
     "Retry",
     "RetryLater",
     "RetryRule",
     "Shard",
     "Skip",
+    "WeeklyHours",
     "__version__",
 ]
 

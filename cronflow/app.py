@@ -210,6 +210,9 @@ def _ref(function: Callable[..., object]) -> str:
     return f"{function.__module__}:{function.__qualname__}"
 
 
+_KINDS = "give a Cron, an Every, a Once or an AnyOf"
+
+
 def _schedule(
     cron: str | None, tz: str | None, every: Duration | None, at: datetime | str | None, schedule: Schedule | None
 ) -> Schedule | None:
@@ -220,7 +223,7 @@ def _schedule(
     if tz is not None and cron is None and every is None:
         raise InvalidInput(Problem("tz", "a time zone belongs to cron or every", "remove it"))
     if schedule is not None and not isinstance(schedule, Schedule):
-        raise InvalidInput(Problem("schedule", f"{schedule!r} is not a schedule", "give a Cron, an Every or a Once"))
+        raise InvalidInput(Problem("schedule", f"{schedule!r} is not a schedule", _KINDS))
     if cron is not None:
         return Cron(cron, tz=tz or "UTC")
     if every is not None:

@@ -37,6 +37,7 @@ from cronflow.domain.permits import LimitState, NamedLimit, Permit
 from cronflow.domain.placement import Placement, Waiting
 from cronflow.domain.resources import ResourceAmount
 from cronflow.domain.run import GRAVE, Attempt, AttemptResult, Covers, Kind, Outcome, Resolution, Run, RunState, Settled
+from cronflow.domain.schedule.kinds import named
 from cronflow.domain.split import Shard, Split, SplitBy
 from cronflow.domain.thresholds import AlertLevel, Crossing
 from cronflow.domain.version import Version
@@ -187,7 +188,9 @@ def _renamed(job: Job, name: str) -> Job:
     """A copy with another name. `replace` would check every field again, which takes longer than all the rest."""
     copy = object.__new__(Job)
     for field in Job.__dataclass_fields__:
-        object.__setattr__(copy, field, name if field == "name" else getattr(job, field))
+        object.__setattr__(copy, field, getattr(job, field))
+    object.__setattr__(copy, "name", name)
+    object.__setattr__(copy, "schedule", named(job.schedule, name))
     return copy
 
 

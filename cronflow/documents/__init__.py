@@ -4,7 +4,8 @@ Whatever `job_document` writes, `parse_job` reads back as an equal job; nothing 
 no files and have no line numbers (see `cronflow.files`); the domain checks the limits of values.
 """
 
-from cronflow.documents.jobs import JobForm, implicit_misfires, job_document, parse_job, parse_schedule
+from cronflow.documents.jobs import JobForm, implicit_misfires, job_document, parse_job
+from cronflow.documents.schedules import parse_schedule
 from cronflow.documents.values import joined, nearest, under
 
 __all__ = ["JobForm", "implicit_misfires", "job_document", "joined", "nearest", "parse_job", "parse_schedule", "under"]

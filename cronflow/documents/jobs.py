@@ -8,13 +8,13 @@ refused by name. The short form leaves out the defaults of the format, never tho
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from functools import cache, partial
 from typing import Annotated, Any, Literal, cast, overload
 
 from typing_extensions import TypedDict
 
-from cronflow.documents.keys import LENGTH, OPTIONAL_INSTANT, OPTIONAL_TEXT, TEXT, TEXTS, LengthForm
+from cronflow.documents.calendars import WINDOW
+from cronflow.documents.keys import LENGTH, OPTIONAL_TEXT, TEXT, TEXTS, LengthForm
 from cronflow.documents.retry import (
     BACKOFF,
     DELAYS,
@@ -26,14 +26,12 @@ from cronflow.documents.retry import (
     read_retry,
     write_retry,
 )
-from cronflow.documents.tables import NOT_YET, DocumentTable, Key, read_variant, without_defaults
+from cronflow.documents.schedules import ANY, CRON, DST, EVERY, ONCE, SCHEDULE, ScheduleForm
+from cronflow.documents.tables import DocumentTable, Key, read_variant, without_defaults
 from cronflow.documents.values import (
     choice,
-    duration_text,
     flag,
     got,
-    instant,
-    instant_text,
     joined,
     json_mapping,
     list_of,
@@ -42,7 +40,6 @@ from cronflow.documents.values import (
     text,
     under,
     whole,
-    written_duration,
 )
 from cronflow.domain.chain import Join, On, Upstream
 from cronflow.domain.concurrency import KeyedConcurrency, KeyedRate, OnFull, parse_rate
@@ -64,83 +61,10 @@ from cronflow.domain.job import (
 )
 from cronflow.domain.limits import Limits, format_size, parse_size
 from cronflow.domain.resources import ResourceAmount
-from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule
 from cronflow.domain.split import RunOn
 
 Writer = Callable[[DocumentTable[Any], Any], dict[str, Any]]
 _policy = choice(MisfirePolicy)
-
-# ----------------------------------------------------------------------------------------------------------- schedule
-
-
-class CronForm(TypedDict):
-    """Fires when the clocks of a zone match an expression."""
-
-    cron: Annotated[str, Key(text, attribute="expr", sample="* * * * *")]
-    """Five fields, or six with seconds first; or `@daily` and the like."""
-    tz: Annotated[str, TEXT]
-    """The IANA time zone."""
-    start: Annotated[str | None, OPTIONAL_INSTANT]
-    """No fire before it."""
-    end: Annotated[str | None, OPTIONAL_INSTANT]
-    """No fire from it on."""
-
-
-class EveryForm(TypedDict):
-    """Fires at a fixed interval."""
-
-    every: Annotated[LengthForm, Key(written_duration, duration_text, attribute="interval", sample="1h")]
-    """The interval."""
-    anchor: Annotated[str | None, OPTIONAL_INSTANT]
-    """The instant that the fires are counted from."""
-    time: Annotated[str | None, OPTIONAL_TEXT]
-    """The time of day, for whole days and weeks."""
-    tz: Annotated[str, TEXT]
-    """The IANA time zone of that time."""
-    start: Annotated[str | None, OPTIONAL_INSTANT]
-    """No fire before it."""
-    end: Annotated[str | None, OPTIONAL_INSTANT]
-    """No fire from it on."""
-
-
-class OnceForm(TypedDict):
-    """Fires once."""
-
-    at: Annotated[str, Key(instant, instant_text, sample=datetime(2000, 1, 1, tzinfo=UTC))]
-    """The instant."""
-
-
-ScheduleForm = CronForm | EveryForm | OnceForm
-CRON = DocumentTable(CronForm, Cron)
-EVERY = DocumentTable(EveryForm, Every, companions={"time": {"interval": "1d"}})  # a time of day suits whole days alone
-ONCE = DocumentTable(OnceForm, Once)
-_SCHEDULES: Mapping[str, DocumentTable[Any]] = {"cron": CRON, "every": EVERY, "at": ONCE}
-_SCHEDULE_LATER = dict.fromkeys(
-    ("any", "dst", "max_runs", "jitter", "calendars", "blackout", "after_completion"), NOT_YET
-)
-
-
-def _read_schedule(value: object) -> Schedule | None:
-    if value is None:
-        return None
-    if_none = "leave schedule out for a job that runs only on request"
-    made: Schedule = read_variant(value, _SCHEDULES, _SCHEDULE_LATER, if_none)
-    return made
-
-
-def _write_schedule(schedule: Schedule | None, write: Writer = DocumentTable.write) -> dict[str, Any] | None:
-    match schedule:
-        case Cron():
-            return write(CRON, schedule)
-        case Every():
-            return write(EVERY, schedule)
-        case Once():
-            return write(ONCE, schedule)
-        case None:
-            return None
-
-
-SCHEDULE = Key(_read_schedule, _write_schedule, shorten=partial(_write_schedule, write=DocumentTable.shorten))
 
 # ------------------------------------------------------------------------------------------------------------- target
 
@@ -452,10 +376,7 @@ class JobForm(TypedDict):
     """1 to 100 of a-z, 0-9, '.', '_', '-', beginning with a letter or digit."""
     description: Annotated[str, TEXT]
     """For people."""
-    schedule: Annotated[
-        ScheduleForm | None,
-        Key(_read_schedule, _write_schedule, shorten=partial(_write_schedule, write=DocumentTable.shorten)),
-    ]
+    schedule: Annotated[ScheduleForm | None, SCHEDULE]
     """When; null: only on request."""
     run: Annotated[
         TargetForm,
@@ -523,6 +444,9 @@ TABLES: tuple[DocumentTable[Any], ...] = (
     CRON,
     EVERY,
     ONCE,
+    ANY,
+    DST,
+    WINDOW,
     PYTHON,
     SHELL,
     ARGV,
@@ -577,17 +501,6 @@ def implicit_misfires(documents: Mapping[str, object]) -> dict[str, str]:
         and "at" in schedule
         and "misfire" not in document
     }
-
-
-def parse_schedule(document: object, place: str = "schedule") -> Schedule:
-    """The schedule that a document describes. Raises InvalidInput as `parse_job` does."""
-    try:
-        found = _read_schedule(document)
-        if found is None:
-            raise InvalidInput(Problem("", "expected a mapping, got nothing", "write cron, every or at"))
-        return found
-    except InvalidInput as error:
-        raise InvalidInput(under(place, error.problems)) from None
 
 
 def _read_job(document: object, retry: Retry) -> Job:

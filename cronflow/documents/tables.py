@@ -46,9 +46,6 @@ class Refusal(NamedTuple):
     remedy: str = "remove it"
 
 
-NOT_YET = Refusal("not supported by this version")
-
-
 @dataclass(frozen=True)
 class DocumentTable(Generic[Made]):
     """The mapping `form`, from which `make` makes a value of the domain.
@@ -215,17 +212,21 @@ def _elsewhere(first: str, variants: Mapping[str, DocumentTable[Any]]) -> dict[s
         for key in variant.keys:
             owners.setdefault(key, []).append(owner)
     return {
-        key: Refusal(f"has no effect with {first}", f"remove it; it belongs to {' and '.join(names)}")
+        key: Refusal(f"has no effect with {first}", f"remove it; it belongs to {_listed(names)}")
         for key, names in owners.items()
     }
 
 
 def _not_one(present: Sequence[str], names: Sequence[str], if_none: str) -> Problem:
-    choices = f"{', '.join(names[:-1])} and {names[-1]}"
+    choices = _listed(names)
     if not present:
         return Problem("", f"has none of {choices}; exactly one of them is required", if_none)
-    several = f"{', '.join(present[:-1])} and {present[-1]}"
-    return Problem("", f"has {several}; exactly one of {choices} is allowed", "remove the others")
+    return Problem("", f"has {_listed(present)}; exactly one of {choices} is allowed", "remove the others")
+
+
+def _listed(names: Sequence[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def without_defaults(document: Mapping[str, object], defaults: Mapping[str, object]) -> dict[str, object]:

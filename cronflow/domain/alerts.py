@@ -20,7 +20,8 @@ from cronflow.domain.durations import format_duration
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import check_name
 from cronflow.domain.run import DEAD, SCHEDULED, Run, RunState
-from cronflow.domain.schedule.kinds import Cron, last_before
+from cronflow.domain.schedule.fires import last_before
+from cronflow.domain.schedule.kinds import Cron
 from cronflow.domain.secret import refuse_references
 from cronflow.domain.thresholds import DeadLetterLimits
 

@@ -17,7 +17,8 @@ from typing import NamedTuple
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import Job, JobRecord, Overlap
 from cronflow.domain.run import DEAD, OPEN, Covers, RunState, scheduled_instant
-from cronflow.domain.schedule.kinds import Schedule, count_between, next_after
+from cronflow.domain.schedule.fires import count_between, next_after
+from cronflow.domain.schedule.kinds import Schedule
 
 MOST_INSTANTS = 10_000
 """Of one request."""

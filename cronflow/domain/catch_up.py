@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from cronflow.domain.backfill import BackfillRate
 from cronflow.domain.job import JobRecord, MisfirePolicy
-from cronflow.domain.schedule.kinds import last_before, latest, next_after
+from cronflow.domain.schedule.fires import last_before, latest, next_after
 
 HELD = "missed in an outage and held back; see cronflow cluster recovery show"
 """The reason of a job's wait. The store finds the held jobs by it."""

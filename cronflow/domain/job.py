@@ -20,7 +20,7 @@ from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.limits import Limits, check_user
 from cronflow.domain.resources import NOTHING, ResourceAmount, check_reservation
 from cronflow.domain.retry import Retry as Retry  # part of a job, in a module of its own
-from cronflow.domain.schedule.kinds import Cron, Schedule
+from cronflow.domain.schedule.kinds import Cron, Schedule, named
 from cronflow.domain.secret import HIDDEN, check_references, refuse_references
 from cronflow.domain.split import RunOn, Split, SplitBy, check_split
 
@@ -328,6 +328,7 @@ class Job:
                 what = "delivery at_most_once never starts a run twice, so retry has no rules and no deadline"
                 raise InvalidInput(what)
             object.__setattr__(self, "start_guard", StartGuard.MONGO)
+        object.__setattr__(self, "schedule", named(self.schedule, self.name))
         self._check_after()
         if self.pause_after is not None and not 1 <= self.pause_after <= 100:
             raise InvalidInput(f"pause_after is {self.pause_after}; it must be 1 to 100")

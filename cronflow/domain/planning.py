@@ -14,7 +14,8 @@ from datetime import datetime, timedelta
 from cronflow.domain.chain import ChainLink
 from cronflow.domain.job import Job, JobRecord, MisfirePolicy, Overlap, PendingRun
 from cronflow.domain.run import OPEN, Covers, Kind, Run, RunState, run_id
-from cronflow.domain.schedule.kinds import Cron, Every, Schedule, count_between, last_before, latest, next_after
+from cronflow.domain.schedule.fires import count_between, last_before, latest, next_after
+from cronflow.domain.schedule.kinds import AnyOf, Cron, Every, Schedule
 
 ACK_WITHIN = timedelta(seconds=10)
 WAIT_FIRST = timedelta(milliseconds=250)
@@ -55,7 +56,7 @@ Decision = Fire | SkipFire | Wait
 def kind_of(schedule: Schedule | None) -> Kind:
     """The kind of the runs of a schedule."""
     match schedule:
-        case Cron():
+        case Cron() | AnyOf():
             return Kind.CRON
         case Every():
             return Kind.INTERVAL

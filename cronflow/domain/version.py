@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Literal
 
 from cronflow.domain.job import Job, JobRecord
-from cronflow.domain.schedule.kinds import last_before, next_after
+from cronflow.domain.schedule.fires import last_before, next_after
 from cronflow.domain.schedule.zones import SECOND
 
 

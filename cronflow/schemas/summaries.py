@@ -4,7 +4,7 @@ errors are cut, so that a page of a list stays small whatever jobs return.
 
 from __future__ import annotations
 
-from cronflow.documents.jobs import ScheduleForm
+from cronflow.documents.schedules import ScheduleForm
 from cronflow.domain.job import JobRecord
 from cronflow.domain.job_breaker import BreakerState
 from cronflow.domain.run import Attempt, Outcome, Run, RunState

@@ -29,7 +29,7 @@ from cronflow.domain.events import FiresSkipped
 from cronflow.domain.job import Job, JobRecord, Pause, PendingRun, PlanIntent
 from cronflow.domain.planning import covers_until, fires_text, first_fire, kind_of, run_of_pending
 from cronflow.domain.run import SCHEDULED, Covers, Kind, Run, RunState
-from cronflow.domain.schedule.kinds import last_before, next_after
+from cronflow.domain.schedule.fires import last_before, next_after
 from cronflow.domain.schedule.zones import SECOND
 from cronflow.domain.transitions import Change
 from cronflow.domain.version import version_of

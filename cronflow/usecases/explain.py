@@ -18,7 +18,7 @@ from cronflow.domain.placement_rules import has_rules
 from cronflow.domain.planning import run_of_pending
 from cronflow.domain.recovery import refusals
 from cronflow.domain.run import ENDED, SCHEDULED, Kind, Run, RunState, backfill_of, run_id
-from cronflow.domain.schedule.kinds import last_before
+from cronflow.domain.schedule.fires import last_before
 from cronflow.domain.schedule.zones import check_reach
 from cronflow.domain.version import Version, nearest, version_due, version_of
 from cronflow.domain.why import Known, Why, explain, explain_run

@@ -37,7 +37,8 @@ from cronflow.domain.planning import fires_text, first_fire, run_on_request
 from cronflow.domain.resources import NOTHING, ResourceAmount
 from cronflow.domain.run import Covers, Kind, Run, RunState
 from cronflow.domain.schedule.describe import Preview, preview
-from cronflow.domain.schedule.kinds import Once, Schedule, next_after
+from cronflow.domain.schedule.fires import next_after
+from cronflow.domain.schedule.kinds import Once, Schedule
 from cronflow.domain.upstream_values import upstream_problems
 from cronflow.ports import Backends, Bus, Clock, Signal
 from cronflow.usecases.audit import Auditor, Changed

@@ -21,7 +21,8 @@ from cronflow.domain.job import Breaker, CommandTarget, HttpTarget, Job, Pending
 from cronflow.domain.job_breaker import BreakerState
 from cronflow.domain.permits import NamedLimit, PermitRequest
 from cronflow.domain.run import Attempt, Covers, Kind, Outcome, Run, RunState, run_id
-from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule, next_after
+from cronflow.domain.schedule.fires import next_after
+from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule
 from cronflow.domain.split import Split, SplitBy
 from cronflow.ports import LogLine
 from cronflow.testing.clock import FakeClock

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from cronflow.domain.schedule.cron_warnings import notes_on
-from cronflow.domain.schedule.kinds import Cron, next_after
+from cronflow.domain.schedule.fires import next_after
+from cronflow.domain.schedule.kinds import Cron
 from tests.cli.conftest import Cli, parsed
 from tests.cli.scene import NOON
 

@@ -17,7 +17,7 @@ from cronflow.domain.chain import On
 from cronflow.domain.concurrency import LimitUse, uses_of
 from cronflow.domain.job import Delivery, StartGuard
 from cronflow.domain.run import ENDED, SCHEDULED, Attempt, Kind, Outcome, Run, RunState, run_id
-from cronflow.domain.schedule.kinds import last_before
+from cronflow.domain.schedule.fires import last_before
 from cronflow.domain.split import Split
 from cronflow.domain.transitions import TRANSITIONS
 from cronflow.domain.version import Version, version_due

@@ -12,7 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from cronflow.domain.errors import InvalidInput
-from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule, count_between, last_before, latest, next_after
+from cronflow.domain.schedule.fires import count_between, last_before, latest, next_after
+from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule
 from cronflow.testing import schedule_oracle
 from cronflow.testing.schedule_oracle import fires_between
 

@@ -30,7 +30,7 @@ from cronflow.api.pagination import Cursor, Limit, cursor_of, name_key, time_key
 from cronflow.api.responses import PREFIX, may, new_router
 from cronflow.api.routes.runs import Brief, RunPage, RunSummaryPage, run_page
 from cronflow.documents import JobForm, implicit_misfires, job_document, parse_job, parse_schedule
-from cronflow.documents.jobs import ScheduleForm
+from cronflow.documents.schedules import ScheduleForm
 from cronflow.documents.values import got
 from cronflow.domain.access import Principal, Role
 from cronflow.domain.errors import MOST_PROBLEMS, InvalidInput, Problem

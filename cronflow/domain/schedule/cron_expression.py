@@ -1,18 +1,17 @@
 """Cron expressions as text and as sets of local times; no zones, no instants.
 
 Every expression is validated here, field by field, so that an error names the field, the value and the allowed values,
-and an expression that never fires is rejected. cronsim then parses it and finds the matching times, always on naive
-local times: its own handling of daylight saving (five fields only) is not used. Day-of-month and day-of-week combine as
-in Debian cron: both must match when either of the two fields begins with `*`, otherwise one is enough.
+and an expression that never fires is rejected. cronsim then reads the sets of values; times are found here, because its
+own search handles daylight saving for five fields only, and takes several times as long. Day-of-month and day-of-week
+combine as in Debian cron: both must match when either of the two fields begins with `*`, otherwise one is enough.
 """
 
 from __future__ import annotations
 
-import copy
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from functools import lru_cache
 from typing import cast
 
@@ -30,13 +29,14 @@ NICKNAMES = {
     "@hourly": "0 * * * *",
 }
 
-# The calendar repeats every 28 years between two skipped leap days, so the 50 years that cronsim searches from here
-# contain every combination of date and weekday: an expression that does not fire in them never does.
+# The calendar repeats every 28 years between two skipped leap days, so the 50 years that are searched from here contain
+# every combination of date and weekday: an expression that does not fire in them never does.
 REFERENCE = datetime(2040, 1, 1)  # noqa: DTZ001 - local times are naive
 
 LAST, LAST_WEEKDAY = CronSim.LAST, CronSim.LAST_WEEKDAY
 
 _EVERY_DAY = ["*", "*", "*"]
+_MOST_DAYS = 50 * 366
 _SECOND = timedelta(seconds=1)
 _DAY = timedelta(days=1)
 
@@ -69,16 +69,26 @@ _FIELDS = (
 
 
 class Expression:
-    """A cron expression that is valid and fires at least once."""
+    """A cron expression that is valid and fires at least once.
 
-    __slots__ = ("_walk", "every_day", "hours", "keeps_interval", "minutes", "seconds")
+    Days are found by looking at them one by one, months that do not match are passed over: at most 50 years of days.
+    """
+
+    __slots__ = ("_clocks_per_day", "_walk", "_weekdays", "every_day", "hours", "keeps_interval", "minutes", "seconds")
 
     def __init__(self, walk: CronSim) -> None:
         self._walk = walk
         self.seconds, self.minutes, self.hours = sorted(walk.seconds), sorted(walk.minutes), sorted(walk.hours)
+        self._clocks_per_day = len(self.seconds) * len(self.minutes) * len(self.hours)
+        self._weekdays = {_from_sunday(one) for one in walk.weekdays}
         # As in Debian cron: a minute or hour field that begins with a star is an interval, all else times of the day.
         self.keeps_interval: bool = walk.parts[1].startswith("*") or walk.parts[2].startswith("*")
         self.every_day: bool = walk.parts[3:] == _EVERY_DAY
+
+    @property
+    def every_day_of_months(self) -> bool:
+        """Whether every day of its months matches."""
+        return self._walk.parts[3] == self._walk.parts[5] == "*"
 
     @property
     def month_days(self) -> Collection[int]:
@@ -101,42 +111,110 @@ class Expression:
 
     def at_or_after(self, local: datetime) -> datetime | None:
         """The first matching local time at or after this one; None when there is none within 50 years."""
-        walk = copy.copy(self._walk)
-        walk.dt = local - _SECOND
-        return next(walk, None)
+        day = local.date()
+        if self._has_day(day) and (clock := self.clock_at_or_after(local.time())) is not None:
+            return datetime.combine(day, clock)
+        following = self._next_day(day, 1)
+        return None if following is None else datetime.combine(following, self.first_clock)
 
     def at_or_before(self, local: datetime) -> datetime | None:
         """The last matching local time at or before this one; None when there is none within 50 years."""
-        walk = copy.copy(self._walk)
-        walk.dt, walk.tick_direction = local + _SECOND, -1
-        return next(walk, None)
+        day = local.date()
+        if self._has_day(day) and (clock := self.clock_at_or_before(local.time())) is not None:
+            return datetime.combine(day, clock)
+        previous = self._next_day(day, -1)
+        return None if previous is None else datetime.combine(previous, self.last_clock)
 
     def count(self, first: datetime, last: datetime, limit: int) -> int:
         """How many local times in [first, last] match; any number above `limit` when there are more.
 
-        It takes one step per matching day.
+        It takes one step per matching day, or one in all when every day matches.
         """
+        if first > last:
+            return 0
+        if self.every_day:
+            days = (last.date() - first.date()).days
+            before, until = self._clocks_before(first.time()), self._clocks_until(last.time())
+            return days * self._clocks_per_day + until - before
         total = 0
         while first <= last and total <= limit:
             found = self.at_or_after(first)
             if found is None or found > last:
                 break
             tomorrow = datetime.combine(found.date(), time()) + _DAY
-            total += self._times_until(min(last, tomorrow - _SECOND).time()) - self._times_until(found.time()) + 1
+            total += self.count_clocks(found.time(), min(last, tomorrow - _SECOND).time())
             first = tomorrow
         return total
 
     def days(self, first: datetime, count: int) -> list[datetime]:
         """The midnights of the matching days among `count` days, beginning with the day of `first`."""
-        day = datetime.combine(first.date(), time())
-        end = day + count * _DAY
-        found: list[datetime] = []
-        while day < end and (match := self.at_or_after(day)) is not None and match < end:
-            found.append(datetime.combine(match.date(), time()))
-            day = found[-1] + _DAY
-        return found
+        start = first.date()
+        days = (start + number * _DAY for number in range(count))
+        return [datetime.combine(day, time()) for day in days if self._has_day(day)]
 
-    def _times_until(self, clock: time) -> int:
+    # ------------------------------------------------------------------------------------------------- times of a day
+
+    @property
+    def first_clock(self) -> time:
+        """The first matching time of a day."""
+        return time(self.hours[0], self.minutes[0], self.seconds[0])
+
+    @property
+    def last_clock(self) -> time:
+        """The last matching time of a day."""
+        return time(self.hours[-1], self.minutes[-1], self.seconds[-1])
+
+    def clock_at_or_after(self, clock: time) -> time | None:
+        """The first matching time of the same day at or after this one."""
+        hours, minutes, seconds = self.hours, self.minutes, self.seconds
+        hour = bisect_left(hours, clock.hour)
+        if hour == len(hours):
+            return None
+        if hours[hour] > clock.hour:
+            return time(hours[hour], minutes[0], seconds[0])
+        minute = bisect_left(minutes, clock.minute)
+        if minute < len(minutes):
+            if minutes[minute] > clock.minute:
+                return time(hours[hour], minutes[minute], seconds[0])
+            second = bisect_left(seconds, clock.second)
+            if second < len(seconds):
+                return time(hours[hour], minutes[minute], seconds[second])
+            minute += 1
+            if minute < len(minutes):
+                return time(hours[hour], minutes[minute], seconds[0])
+        hour += 1
+        return time(hours[hour], minutes[0], seconds[0]) if hour < len(hours) else None
+
+    def clock_at_or_before(self, clock: time) -> time | None:
+        """The last matching time of the same day at or before this one."""
+        hours, minutes, seconds = self.hours, self.minutes, self.seconds
+        hour = bisect_right(hours, clock.hour) - 1
+        if hour < 0:
+            return None
+        if hours[hour] < clock.hour:
+            return time(hours[hour], minutes[-1], seconds[-1])
+        minute = bisect_right(minutes, clock.minute) - 1
+        if minute >= 0:
+            if minutes[minute] < clock.minute:
+                return time(hours[hour], minutes[minute], seconds[-1])
+            second = bisect_right(seconds, clock.second) - 1
+            if second >= 0:
+                return time(hours[hour], minutes[minute], seconds[second])
+            minute -= 1
+            if minute >= 0:
+                return time(hours[hour], minutes[minute], seconds[-1])
+        hour -= 1
+        return time(hours[hour], minutes[-1], seconds[-1]) if hour >= 0 else None
+
+    def count_clocks(self, first: time, last: time) -> int:
+        """How many times of a matching day are in [first, last]."""
+        return self._clocks_until(last) - self._clocks_before(first)
+
+    def _clocks_before(self, clock: time) -> int:
+        exact = clock.hour in self._walk.hours and clock.minute in self._walk.minutes
+        return self._clocks_until(clock) - (1 if exact and clock.second in self._walk.seconds else 0)
+
+    def _clocks_until(self, clock: time) -> int:
         """How many of the times of a matching day are at or before this one."""
         total = bisect_left(self.hours, clock.hour) * len(self.minutes) * len(self.seconds)
         if clock.hour not in self._walk.hours:
@@ -145,6 +223,52 @@ class Expression:
         if clock.minute not in self._walk.minutes:
             return total
         return total + bisect_right(self.seconds, clock.second)
+
+    # ----------------------------------------------------------------------------------------------------------- days
+
+    def _has_day(self, day: date) -> bool:
+        return self.every_day or (day.month in self._walk.months and self._day_matches(day))
+
+    def _next_day(self, day: date, direction: int) -> date | None:
+        """The next matching day after (1) or before (-1) this one."""
+        step = direction * _DAY
+        try:
+            day += step
+            if self.every_day:
+                return day
+            months = self._walk.months
+            for _ in range(_MOST_DAYS):
+                if day.month not in months:
+                    # The days of a month that does not match need no look.
+                    day = _month_end(day) + step if direction > 0 else day.replace(day=1) + step
+                elif self._day_matches(day):
+                    return day
+                else:
+                    day += step
+        except OverflowError:
+            pass  # There is no date after the year 9999.
+        return None
+
+    def _day_matches(self, day: date) -> bool:
+        days, weekdays, weekday = self._walk.days, self._weekdays, day.isoweekday() % 7
+        by_date, by_weekday = day.day in days, weekday in weekdays
+        if not by_date and (LAST in days or LAST_WEEKDAY in days):
+            last = _month_end(day)
+            last_weekday = last - max(0, last.isoweekday() - 5) * _DAY
+            by_date = (LAST in days and day == last) or (LAST_WEEKDAY in days and day == last_weekday)
+        if not by_weekday:
+            is_last = (weekday, LAST) in weekdays and (day + 7 * _DAY).month != day.month
+            by_weekday = is_last or (weekday, (day.day - 1) // 7 + 1) in weekdays
+        return (by_date and by_weekday) if self._walk.day_and else (by_date or by_weekday)
+
+
+def _from_sunday(weekday: int | tuple[int, int]) -> int | tuple[int, int]:
+    """The same with 0 for Sunday, never 7."""
+    return (weekday[0] % 7, weekday[1]) if isinstance(weekday, tuple) else weekday % 7
+
+
+def _month_end(day: date) -> date:
+    return (day.replace(day=28) + 4 * _DAY).replace(day=1) - _DAY
 
 
 @lru_cache(maxsize=4096)
@@ -159,16 +283,16 @@ def parse_expression(text: str) -> Expression:
     ]
     try:
         walk = CronSim(" ".join(fields), REFERENCE)
-        # The search takes most of the time of reading an expression, and most expressions match every day.
-        fires = walk.parts[3:] == _EVERY_DAY or next(copy.copy(walk), None) is not None
     except CronSimError:
         # The fields are valid, so the only error left is a day that none of the months has.
-        fires = False
-    if not fires:
+        expression = None
+    else:
+        expression = Expression(walk)
+    if expression is None or expression.at_or_after(REFERENCE) is None:
         raise InvalidInput(
             Problem("", f"cron {text!r} never fires: no date matches it", "correct the day or the month")
         )
-    return Expression(walk)
+    return expression
 
 
 def _split(text: str) -> list[str]:

@@ -81,17 +81,17 @@ def _at_change(timetable: Timetable, tz: str, hours: str, change: OffsetChange) 
     """A sentence, when times of the expression lie in what the clocks skip or show twice."""
     before, now = change.at.replace(tzinfo=None) + change.before, change.at.replace(tzinfo=None) + change.after
     first, end = min(before, now), max(before, now)
-    local = timetable.expression.at_or_after(first)
+    local = timetable.times.at_or_after(first)
     if local is None or local >= end:
         return None
     even = hours == "*" and not (end - first) % timedelta(hours=1)
-    if timetable.expression.keeps_interval and even:
+    if timetable.times.keeps_interval and even:
         return None
-    last = timetable.expression.at_or_before(end - SECOND)
+    last = timetable.times.at_or_before(end - SECOND)
     several = last is not None and last > local
     times = f"the times from {local:%H:%M} to {last:%H:%M}" if several else f"{local:%H:%M}"
     verb, do = ("occur", "do") if several else ("occurs", "does")
-    kept = timetable.expression.keeps_interval
+    kept = timetable.times.keeps_interval
     if now > before:
         skip = f"On {before:%Y-%m-%d} clocks in {tz} skip from {first:%H:%M} to {end:%H:%M}, so {times} {do} not exist"
         if kept:

@@ -18,7 +18,8 @@ from cronflow.domain.durations import to_the_minute
 from cronflow.domain.schedule import zones
 from cronflow.domain.schedule.cron_expression import LAST, LAST_WEEKDAY, Expression, parse_expression
 from cronflow.domain.schedule.cron_warnings import notes_on
-from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule, next_after
+from cronflow.domain.schedule.fires import next_after
+from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule
 from cronflow.domain.schedule.zones import check_reach
 
 _DAY = timedelta(days=1)

@@ -15,7 +15,8 @@ from functools import lru_cache
 
 from cronflow.domain.schedule import zones
 from cronflow.domain.schedule.cron_expression import NICKNAMES
-from cronflow.domain.schedule.kinds import Cron, Schedule, count_between, next_after
+from cronflow.domain.schedule.fires import count_between, next_after
+from cronflow.domain.schedule.kinds import Cron, Schedule
 from cronflow.domain.schedule.timetable import find_timetable
 from cronflow.domain.schedule.zones import SECOND
 

@@ -1,13 +1,13 @@
-"""A cron expression in a time zone: the instants at which it fires.
+"""A set of local times in a time zone: the instants at which it fires.
 
-The rule is the same for five and six fields. Times of day (neither the hour nor the minute field begins with `*`): a
-local time in the gap of a spring change fires once, at the first instant after the gap, however many times are in the
-gap and even if that instant matches itself; a local time that occurs twice in autumn fires only the first time.
-Intervals (the hour or the minute field begins with `*`): an instant fires exactly when the clocks show a matching time,
-so both occurrences of a repeated hour fire, a skipped hour does not fire, and `*/15 * * * *` keeps its fifteen real
-minutes.
+Time is cut into stretches of constant offset. Within one, an instant fires when its local time is in the set. Two rules
+of the `Dst` policy apply at its beginning: where the clocks went forward, the times of the gap fire as `gap` says, and
+where they went back, `overlap` says which occurrence of the repeated times counts. An interval always has the policy
+`KEEP_INTERVAL`, so an instant fires exactly when the clocks show a matching time, and `*/15 * * * *` keeps its fifteen
+real minutes.
 
-All instants are UTC-aware whole seconds. `kinds` applies the start and end of a schedule.
+All instants are UTC-aware whole seconds. The cost of a method does not depend on how many fires it skips. `fires`
+applies the start and end of a schedule.
 """
 
 from __future__ import annotations
@@ -19,113 +19,217 @@ from zoneinfo import ZoneInfo
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.schedule import zones
 from cronflow.domain.schedule.cron_expression import REFERENCE, Expression, parse_expression
-from cronflow.domain.schedule.zones import SECOND
+from cronflow.domain.schedule.dst import DEFAULT_DST, KEEP_INTERVAL, Dst, GapPolicy, RepeatPolicy
+from cronflow.domain.schedule.local_times import LocalTimes
+from cronflow.domain.schedule.zones import SECOND, OffsetChange
 
 _HORIZON = timedelta(days=50 * 366)
+# No clock has ever jumped by more than a day, so a change can affect instants this far away.
+_REACH = timedelta(days=1, hours=1)
 
 
 class Timetable:
-    """The instants of one expression in one zone. The cost of a method does not depend on how many fires it skips."""
+    __slots__ = ("_zone_changes", "dst", "times", "zone")
 
-    __slots__ = ("expression", "zone")
+    def __init__(self, times: LocalTimes, zone: ZoneInfo, dst: Dst = DEFAULT_DST) -> None:
+        self.times, self.zone = times, zone
+        self.dst = KEEP_INTERVAL if times.keeps_interval else dst
+        self._zone_changes = not zones.is_utc(zone)
 
-    def __init__(self, expression: Expression, zone: ZoneInfo) -> None:
-        self.expression, self.zone = expression, zone
+    @property
+    def expression(self) -> Expression:
+        """The cron expression of a timetable that `find_timetable` found."""
+        assert isinstance(self.times, Expression)
+        return self.times
 
     def after(self, instant: datetime) -> datetime | None:
         """The first fire strictly after the instant; None when there is none within 50 years."""
-        if self.expression.keeps_interval:
-            return self._interval_after(instant)
-        local = self.expression.at_or_after(zones.earliest_local(self.zone, instant + SECOND))
-        return None if local is None else zones.instant_of(self.zone, local)
+        first = instant + SECOND
+        if not self._zone_changes:
+            local = self.times.at_or_after(first.replace(tzinfo=None))
+            return None if local is None else local.replace(tzinfo=UTC)
+        until, search = first + _HORIZON, _Forwards(self.times)
+        while first <= until:
+            opening = zones.last_change(self.zone, first - _REACH, first)
+            offset = zones.offset_at(self.zone, first)
+            begin = _wall(first, offset)
+            if opening is not None and self._counts_once(opening, RepeatPolicy.FIRST):
+                begin = max(begin, _wall(opening.at, opening.before))
+            local = search.at_or_after(begin)
+            if local is None:
+                fire = None
+            else:
+                fire = _instant(local, offset)
+                # Of two occurrences the second counts, and this could be the first one.
+                ahead = _REACH if self.dst.overlap is RepeatPolicy.LAST else timedelta(0)
+                closing = zones.first_change(self.zone, first, fire + ahead)
+                if closing is not None and fire >= self._end_of_stretch(closing):
+                    fire = None
+            moved = None if opening is None else self._moved_at_or_after(opening, first)
+            if moved is not None:
+                return moved if fire is None else min(moved, fire)
+            if fire is not None or local is None:
+                return fire
+            assert closing is not None
+            first = closing.at
+        return None
 
     def before(self, instant: datetime, not_before: datetime) -> datetime | None:
         """The last fire in [not_before, instant]."""
-        if self.expression.keeps_interval:
-            fire = self._interval_before(instant, not_before)
-        else:
-            local = self.expression.at_or_before(zones.latest_local(self.zone, instant))
-            fire = None if local is None else zones.instant_of(self.zone, local)
-        return fire if fire is not None and fire >= not_before else None
+        last, search = instant, _Backwards(self.times)
+        while last >= not_before:
+            offset = zones.offset_at(self.zone, last)
+            end = _wall(last, offset)
+            if self.dst.overlap is RepeatPolicy.LAST:
+                closing = zones.first_change(self.zone, last, last + _REACH)
+                if closing is not None:
+                    end = min(end, _wall(self._end_of_stretch(closing), offset) - SECOND)
+            local = search.at_or_before(end)
+            fire = None if local is None else _instant(local, offset)
+            earliest = not_before if fire is None else fire
+            opening = zones.last_change(self.zone, earliest - _REACH, last)
+            if opening is not None:
+                if local is not None and local < self._begin_of_stretch(opening):
+                    fire = None
+                moved = self._moved_at_or_before(opening, last)
+                if moved is not None:
+                    fire = moved if fire is None else max(moved, fire)
+            if fire is not None or opening is None:
+                return fire if fire is not None and fire >= not_before else None
+            last = opening.at - SECOND
+        return None
 
     def count(self, first: datetime, last: datetime, limit: int) -> int | None:
         """The number of fires in [first, last], None when they are more than `limit`."""
-        count_piece = self._count_readings if self.expression.keeps_interval else self._count_times
         total = 0
         while first <= last and total <= limit:
-            change = zones.first_change(self.zone, first, last)
-            end = last if change is None else change.at - SECOND
-            total += count_piece(first, end, limit)
+            opening = zones.last_change(self.zone, first - _REACH, first)
+            closing = zones.first_change(self.zone, first, last + _REACH)
+            offset = zones.offset_at(self.zone, first)
+            end = last if closing is None else min(last, closing.at - SECOND)
+            begin_wall, end_wall = _wall(first, offset), _wall(end, offset)
+            if opening is not None:
+                begin_wall = max(begin_wall, self._begin_of_stretch(opening))
+                total += self._count_moved(opening, first, end, limit)
+            if closing is not None:
+                end_wall = min(end_wall, _wall(self._end_of_stretch(closing), offset) - SECOND)
+            total += self.times.count(begin_wall, end_wall, limit)
             first = end + SECOND
         return total if total <= limit else None
 
-    def _interval_after(self, instant: datetime) -> datetime | None:
-        # Walk the stretches of constant offset. `local` is the first match after the reading `seen`, so the next
-        # stretch may keep it as long as its own first reading lies between the two.
-        offset = zones.offset_at(self.zone, instant)
-        seen = instant.replace(tzinfo=None) + offset
-        horizon = seen + _HORIZON
-        local = self.expression.at_or_after(seen + SECOND)
-        while local is not None and local <= horizon:
-            fire = _instant(local, offset)
-            change = zones.first_change(self.zone, instant, fire)
-            if change is None:
-                return fire
-            instant, offset = change.at, change.after
-            opening = instant.replace(tzinfo=None) + offset
-            if not seen < opening <= local:
-                seen = opening - SECOND
-                local = self.expression.at_or_after(opening)
-        return None
+    def _counts_once(self, change: OffsetChange, occurrence: RepeatPolicy) -> bool:
+        """Whether only this occurrence counts of the times that the clocks show twice at a change."""
+        return change.after < change.before and self.dst.overlap is occurrence
 
-    def _interval_before(self, instant: datetime, not_before: datetime) -> datetime | None:
-        offset = zones.offset_at(self.zone, instant)
-        seen = instant.replace(tzinfo=None) + offset
-        local = self.expression.at_or_before(seen)
-        while local is not None:
-            fire = _instant(local, offset)
-            change = zones.last_change(self.zone, fire, instant)
-            if change is None:
-                return fire
-            if change.at <= not_before:
-                return None
-            instant, offset = change.at - SECOND, change.before
-            closing = instant.replace(tzinfo=None) + offset
-            if not local <= closing <= seen:
-                seen = closing
-                local = self.expression.at_or_before(closing)
-        return None
+    def _begin_of_stretch(self, opening: OffsetChange) -> datetime:
+        """The first local time that fires in the stretch after a change."""
+        return _wall(opening.at, opening.before if self._counts_once(opening, RepeatPolicy.FIRST) else opening.after)
 
-    def _count_readings(self, first: datetime, last: datetime, limit: int) -> int:
-        return self.expression.count(zones.reading(self.zone, first), zones.reading(self.zone, last), limit)
+    def _end_of_stretch(self, closing: OffsetChange) -> datetime:
+        """The first instant that no longer fires in the stretch before a change."""
+        return closing.at - (closing.before - closing.after if self._counts_once(closing, RepeatPolicy.LAST) else _NONE)
 
-    def _count_times(self, first: datetime, last: datetime, limit: int) -> int:
-        earliest, latest = zones.earliest_local(self.zone, first), zones.reading(self.zone, last)
-        after_gap = zones.reading(self.zone, first)
-        if earliest >= after_gap:
-            return self.expression.count(earliest, latest, limit)
-        at_first = 1 if self.expression.count(earliest, after_gap, 1) else 0
-        return at_first + self.expression.count(after_gap + SECOND, latest, limit)
+    # --------------------------------------------------------------------------------- times that the clocks skip
+
+    def _moved_at_or_after(self, change: OffsetChange, first: datetime) -> datetime | None:
+        """The first instant, at or after `first`, at which times of the gap fire."""
+        if change.after < change.before or self.dst.gap is GapPolicy.SKIP:
+            return None
+        begin, end = _wall(change.at, change.before), _wall(change.at, change.after)
+        if self.dst.gap is GapPolicy.SHIFT:
+            begin = max(begin, _wall(first, change.before))
+        elif first > change.at:
+            return None
+        local = self.times.at_or_after(begin)
+        if local is None or local >= end:
+            return None
+        return _instant(local, change.before) if self.dst.gap is GapPolicy.SHIFT else change.at
+
+    def _moved_at_or_before(self, change: OffsetChange, last: datetime) -> datetime | None:
+        """The last instant, at or before `last`, at which times of the gap fire. `last` is not before the change."""
+        if change.after < change.before or self.dst.gap is GapPolicy.SKIP:
+            return None
+        begin, end = _wall(change.at, change.before), _wall(change.at, change.after) - SECOND
+        if self.dst.gap is GapPolicy.SHIFT:
+            end = min(end, _wall(last, change.before))
+        local = self.times.at_or_before(end)
+        if local is None or local < begin:
+            return None
+        return _instant(local, change.before) if self.dst.gap is GapPolicy.SHIFT else change.at
+
+    def _count_moved(self, change: OffsetChange, first: datetime, last: datetime, limit: int) -> int:
+        """How many instants in [first, last] fire for times of the gap alone."""
+        total, jump = 0, change.after - change.before
+        moved = self._moved_at_or_after(change, first)
+        while moved is not None and moved <= last and total <= limit:
+            own = _wall(moved, change.after)
+            total += self.times.at_or_after(own) != own
+            moved = self._moved_at_or_after(change, moved + SECOND) if moved - change.at < jump else None
+        return total
+
+
+class _Forwards:
+    """Searches that go forwards, and repeat none whose result is known."""
+
+    __slots__ = ("_found", "_seen", "_times")
+
+    def __init__(self, times: LocalTimes) -> None:
+        self._times = times
+        self._seen: datetime | None = None
+        self._found: datetime | None = None
+
+    def at_or_after(self, local: datetime) -> datetime | None:
+        known = self._seen is not None and local >= self._seen and (self._found is None or local <= self._found)
+        if not known:
+            self._seen, self._found = local, self._times.at_or_after(local)
+        return self._found
+
+
+class _Backwards:
+    """Searches that go backwards, and repeat none whose result is known."""
+
+    __slots__ = ("_found", "_seen", "_times")
+
+    def __init__(self, times: LocalTimes) -> None:
+        self._times = times
+        self._seen: datetime | None = None
+        self._found: datetime | None = None
+
+    def at_or_before(self, local: datetime) -> datetime | None:
+        known = self._seen is not None and local <= self._seen and (self._found is None or local >= self._found)
+        if not known:
+            self._seen, self._found = local, self._times.at_or_before(local)
+        return self._found
 
 
 @lru_cache(maxsize=4096)
-def find_timetable(expr: str, tz: str) -> Timetable:
-    """The timetable of an expression in the zone of that name.
+def find_timetable(expr: str, tz: str, dst: Dst = DEFAULT_DST) -> Timetable:
+    """The timetable of an expression, without `H`, in the zone of that name.
 
     Raises InvalidInput when either is wrong, or when the expression never fires there.
     """
-    timetable = Timetable(parse_expression(expr), zones.find_zone(tz))
+    expression = parse_expression(expr)
+    timetable = Timetable(expression, zones.find_zone(tz), dst)
     # No zone skips the same hour every day.
-    if not timetable.expression.every_day and timetable.after(REFERENCE.replace(tzinfo=UTC)) is None:
+    if not expression.every_day and timetable.after(REFERENCE.replace(tzinfo=UTC)) is None:
         what = f"cron {expr!r} never fires in {tz}: all its times fall into the hour that the clocks skip there"
-        raise InvalidInput(Problem("", what, "choose another hour, or a minute without *"))
+        other = "a minute without *" if expression.keeps_interval else "dst: {gap: next_valid}"
+        raise InvalidInput(Problem("", what, f"choose another hour, or {other}"))
     return timetable
 
 
 @lru_cache(maxsize=16_384)
-def next_fire(expr: str, tz: str, after: datetime) -> datetime | None:
+def next_fire(timetable: Timetable, after: datetime) -> datetime | None:
     """`Timetable.after`, remembered: many jobs share an expression and a cursor."""
-    return find_timetable(expr, tz).after(after)
+    return timetable.after(after)
+
+
+_NONE = timedelta(0)
+
+
+def _wall(instant: datetime, offset: timedelta) -> datetime:
+    """The local time at this instant, with this offset."""
+    return instant.replace(tzinfo=None) + offset
 
 
 def _instant(local: datetime, offset: timedelta) -> datetime:

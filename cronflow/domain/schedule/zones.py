@@ -58,6 +58,11 @@ def find_zone(name: str) -> ZoneInfo:
     raise InvalidInput(Problem("", f"there is no time zone {name!r}", remedy))
 
 
+def is_utc(zone: ZoneInfo) -> bool:
+    """Whether the zone is UTC, whose offset never changes."""
+    return zone.key in ("UTC", "Etc/UTC")
+
+
 def reading(zone: ZoneInfo, instant: datetime) -> datetime:
     """The local time of the zone at this instant."""
     return instant.astimezone(zone).replace(tzinfo=None, fold=0)

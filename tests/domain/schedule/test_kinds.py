@@ -11,16 +11,8 @@ from itertools import pairwise
 
 import pytest
 
-from cronflow.domain.schedule.kinds import (
-    Cron,
-    Every,
-    Once,
-    Schedule,
-    count_between,
-    last_before,
-    latest,
-    next_after,
-)
+from cronflow.domain.schedule.fires import count_between, last_before, latest, next_after
+from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule
 
 BERLIN = "Europe/Berlin"
 LORD_HOWE = "Australia/Lord_Howe"

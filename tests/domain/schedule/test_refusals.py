@@ -12,16 +12,8 @@ from hypothesis import strategies as st
 
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.schedule.describe import describe
-from cronflow.domain.schedule.kinds import (
-    Cron,
-    Every,
-    Once,
-    Schedule,
-    count_between,
-    last_before,
-    latest,
-    next_after,
-)
+from cronflow.domain.schedule.fires import count_between, last_before, latest, next_after
+from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule
 
 BERLIN = "Europe/Berlin"
 

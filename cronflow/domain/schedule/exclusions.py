@@ -1,0 +1,91 @@
+"""Exclusions: which fires of a schedule are skipped, by which calendar, and which fire comes next after them.
+
+A fire on a day of one of its `calendars` is skipped, and so is one in its `blackout` or outside of `only_in`. An
+excluded fire stays a fire: the planner records a skipped run for it, with the reason, so that each instant has an
+outcome.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, time, timedelta
+
+from cronflow.domain.schedule import zones
+from cronflow.domain.schedule.calendar import Calendar, Period, Window, begin_after, span_of
+from cronflow.domain.schedule.fires import next_after
+from cronflow.domain.schedule.kinds import Once, Repeating, Schedule, find_calendar
+from cronflow.domain.schedule.zones import SECOND
+
+MOST_STEPS = 1000
+"""Excluded stretches that a search passes over: a schedule whose calendars exclude nearly everything has no next fire
+within so many days.
+"""
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusion:
+    """Why a fire is skipped, and an instant up to which every other fire is skipped too, not included."""
+
+    reason: str
+    until: datetime
+
+
+def exclusion(schedule: Schedule | None, fire: datetime) -> Exclusion | None:
+    """Why a fire is skipped; None when it is not. Raises InvalidInput when a calendar of the schedule is missing."""
+    if schedule is None or isinstance(schedule, Once) or not schedule.has_exclusions:
+        return None
+    for name in schedule.calendars:
+        if found := find_calendar(schedule, name).span_at(fire, schedule.tz):
+            return Exclusion(_reason(f"calendar {name}", found.name), found.end)
+    for entry in schedule.blackout:
+        if isinstance(entry, str):
+            found = find_calendar(schedule, entry).span_at(fire, schedule.tz)
+            source = f"blackout {entry}"
+        else:
+            found, source = span_of((entry,), fire, schedule.tz), "blackout"
+        if found:
+            name = found.name or ("" if isinstance(entry, str) else _window_text(entry))
+            return Exclusion(_reason(source, name), found.end)
+    return _outside(schedule, fire) if schedule.only_in else None
+
+
+def next_allowed(schedule: Schedule, after: datetime) -> datetime | None:
+    """The first fire after an instant that is not excluded; None when there is none, or none after MOST_STEPS excluded
+    stretches.
+    """
+    for _ in range(MOST_STEPS):
+        fire = next_after(schedule, after)
+        if fire is None:
+            return None
+        excluded = exclusion(schedule, fire)
+        if excluded is None:
+            return fire
+        after = max(fire, excluded.until - SECOND)
+    return None
+
+
+def _outside(schedule: Repeating, fire: datetime) -> Exclusion | None:
+    """Nothing when one of `only_in` contains the fire; else the exclusion up to where the next one may begin."""
+    windows = [entry for entry in schedule.only_in if not isinstance(entry, str)]
+    calendars: list[Calendar] = [find_calendar(schedule, entry) for entry in schedule.only_in if isinstance(entry, str)]
+    if span_of(windows, fire, schedule.tz) or any(one.span_at(fire, schedule.tz) for one in calendars):
+        return None
+    zone = zones.find_zone(schedule.tz)
+    midnight = zones.instant_of(zone, datetime.combine(zones.reading(zone, fire).date() + _DAY, time()))
+    until = begin_after(windows, fire, schedule.tz, max(midnight, fire + SECOND))
+    names = [entry if isinstance(entry, str) else entry.name or _window_text(entry) for entry in schedule.only_in]
+    return Exclusion(
+        f"outside of {' and '.join(names)}",
+        min([until, *(one.next_begin(fire, schedule.tz) for one in calendars)]),
+    )
+
+
+def _reason(source: str, name: str) -> str:
+    return f"{source}: {name}" if name else source
+
+
+def _window_text(window: Window) -> str:
+    if isinstance(window, Period):
+        return f"{window.start:%Y-%m-%d %H:%M} to {window.end:%Y-%m-%d %H:%M}"
+    return f"{window.start:%H:%M} to {window.end:%H:%M}"
