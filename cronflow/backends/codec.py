@@ -37,6 +37,7 @@ from cronflow.domain.permits import LimitState, NamedLimit, Permit
 from cronflow.domain.placement import Placement, Waiting
 from cronflow.domain.resources import ResourceAmount
 from cronflow.domain.run import GRAVE, Attempt, AttemptResult, Covers, Kind, Outcome, Resolution, Run, RunState, Settled
+from cronflow.domain.schedule.hashed import uses_hash
 from cronflow.domain.schedule.kinds import named
 from cronflow.domain.split import Shard, Split, SplitBy
 from cronflow.domain.thresholds import AlertLevel, Crossing
@@ -55,6 +56,9 @@ UNKNOWN_TO_0_9 = (
     "concurrency", "rate", "breaker", "pause_after", "success_exit_codes",
     "prefer", "spread", "apart_from", "resources", "after", "join", "shards", "run_on",
 )  # fmt: skip
+NEWER_SCHEDULE = RESERVED_LABEL + "schedule"
+"""A label that contains a schedule which CronFlow 0.10 does not know."""
+SCHEDULE_KEYS_OF_0_10 = frozenset({"cron", "every", "at", "tz", "anchor", "time", "start", "end"})
 RETRY_KEYS_OF_0_9 = frozenset({"max", "initial", "multiplier", "cap", "jitter", "delays"})
 
 
@@ -166,21 +170,32 @@ def _nameless_job(rest: str) -> Job:
 
 
 def _with_newer_keys(document: Any) -> Any:
-    """The document that `_readable_by_0_9` was given."""
+    """The document that `_readable_by_older` was given."""
     require = document.get("require") or {}
-    if NEWER_KEYS not in require:
+    if not (NEWER_KEYS in require or NEWER_SCHEDULE in require):
         return document
-    others = {label: value for label, value in require.items() if label != NEWER_KEYS}
-    return {**document, "require": others, **orjson.loads(require[NEWER_KEYS])}
+    others = {label: value for label, value in require.items() if label not in (NEWER_KEYS, NEWER_SCHEDULE)}
+    newer = orjson.loads(require.get(NEWER_KEYS, "{}"))
+    if NEWER_SCHEDULE in require:
+        newer["schedule"] = orjson.loads(require[NEWER_SCHEDULE])
+    return {**document, "require": others, **newer}
 
 
-def _readable_by_0_9(document: Document) -> Document:
-    """The document without the keys that CronFlow 0.9 does not know, and with a label that contains them."""
+def _readable_by_older(document: Document) -> Document:
+    """The document without the keys that CronFlow 0.9 and 0.10 do not know, and with labels that contain them. A leader
+    of 0.10 takes a job with a newer schedule to have none, and leaves its fires to a newer one.
+    """
+    labels = {}
     newer = {key: document.pop(key) for key in UNKNOWN_TO_0_9 if key in document}
     if document.get("retry", {}).keys() - RETRY_KEYS_OF_0_9:
         newer["retry"] = document.pop("retry")
     if newer:
-        document["require"] = {**document.get("require", {}), NEWER_KEYS: orjson.dumps(newer).decode()}
+        labels[NEWER_KEYS] = orjson.dumps(newer).decode()
+    schedule = document.get("schedule") or {}
+    if schedule.keys() - SCHEDULE_KEYS_OF_0_10 or uses_hash(schedule.get("cron", "")):
+        labels[NEWER_SCHEDULE] = orjson.dumps(document.pop("schedule")).decode()
+    if labels:
+        document["require"] = {**document.get("require", {}), **labels}
     return document
 
 
@@ -199,7 +214,7 @@ def definition(job: Job) -> str:
     known = _definitions.get(job)
     if known is not None:
         return known
-    document = _readable_by_0_9(dict(job_document(job, compact=True)))
+    document = _readable_by_older(dict(job_document(job, compact=True)))
     return _definitions.put(job, orjson.dumps(document).decode())
 
 
