@@ -373,7 +373,8 @@ def test_importing_cronflow_loads_no_driver_and_no_server() -> None:
 
 def test_the_public_names_are_these_and_all_exist() -> None:
     assert {*cronflow.__all__} == {
-        *("App", "Breaker", "Context", "Cron", "Every", "Once", "Retry", "RetryRule", "Shard"),
+        *("App", "Breaker", "Context", "Cron", "Every", "Once", "AnyOf", "Retry", "RetryRule", "Shard"),
+        *("Dst", "GapPolicy", "RepeatPolicy", "Period", "WeeklyHours"),
         *("ApiError", "AsyncClient", "Client"),
         *("CronFlowError", "PermanentError", "RetryLater", "Skip", "__version__"),
     }

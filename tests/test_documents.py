@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, time, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -28,7 +28,9 @@ from cronflow.domain.job import (
 from cronflow.domain.limits import Limits
 from cronflow.domain.resources import ResourceAmount
 from cronflow.domain.retry import RetryRule
-from cronflow.domain.schedule.kinds import Cron, Every, Once
+from cronflow.domain.schedule.calendar import Period, WeeklyHours
+from cronflow.domain.schedule.dst import Dst, GapPolicy, RepeatPolicy
+from cronflow.domain.schedule.kinds import AnyOf, Cron, Every, Once
 from cronflow.domain.split import RunOn
 
 NO_LIMITS = {"cpu": None, "memory": None, "file_size": None, "files": None, "processes": None}
@@ -195,7 +197,21 @@ def test_the_canonical_document_has_every_default_and_keeps_the_order_of_the_int
         ("description", ""),
         (
             "schedule",
-            {"every": "90s", "anchor": None, "time": None, "tz": "UTC", "start": None, "end": None},
+            {
+                "every": "90s",
+                "anchor": None,
+                "time": None,
+                "tz": "UTC",
+                "dst": {"gap": "next_valid", "overlap": "first"},
+                "after_completion": False,
+                "start": None,
+                "end": None,
+                "jitter": "0s",
+                "max_runs": None,
+                "calendars": [],
+                "blackout": [],
+                "only_in": [],
+            },
         ),
         ("run", {"shell": "true", "cwd": None, "env": {}, "run_as": None, "limits": NO_LIMITS}),
         (
@@ -309,6 +325,44 @@ def test_datetimes_that_a_yaml_loader_made_are_taken() -> None:
     at = datetime(2026, 12, 24, 18, tzinfo=timezone(timedelta(hours=1)))
     schedule = parse_job({**MINIMAL, "schedule": {"every": "1h", "anchor": at, "start": at}}).schedule
     assert schedule == Every("1h", anchor=datetime(2026, 12, 24, 17, tzinfo=UTC), start=at)
+
+
+def test_every_rule_of_a_schedule_is_read() -> None:
+    document = {
+        "cron": "H 18 * * *",
+        "tz": "Europe/Berlin",
+        "dst": {"gap": "skip", "overlap": "both"},
+        "business_day": ["last", 1],
+        "end": "2030-01-01T00:00:00Z",
+        "jitter": "30s",
+        "max_runs": 12,
+        "calendars": ["de-holidays"],
+        "blackout": ["freeze", {"start": "2026-12-20", "end": "2027-01-04T06:00:00", "name": "year-end"}],
+        "only_in": [{"start": "08:00", "end": "20:00", "days": "mon-fri"}],
+    }
+    job = parse_job({**MINIMAL, "schedule": document})
+    assert job.schedule == Cron(
+        "H 18 * * *",
+        "Europe/Berlin",
+        end=datetime(2030, 1, 1, tzinfo=UTC),
+        dst=Dst(GapPolicy.SKIP, RepeatPolicy.BOTH),
+        business_day=(1, -1),
+        jitter=timedelta(seconds=30),
+        max_runs=12,
+        calendars=("de-holidays",),
+        blackout=("freeze", Period(datetime(2026, 12, 20), datetime(2027, 1, 4, 6), "year-end")),  # noqa: DTZ001
+        only_in=(WeeklyHours((1, 2, 3, 4, 5), time(8), time(20)),),
+        seed="backup",
+    )
+    assert parse_job(job_document(job)) == job
+    assert parse_job(job_document(job, compact=True)) == job
+
+
+def test_schedules_of_any_take_the_zone_of_the_whole() -> None:
+    members = [{"cron": "0 9 * * *"}, {"cron": "0 12 * * *", "tz": "UTC"}, {"at": "2026-01-01T00:00:00Z"}]
+    schedule = parse_job({**MINIMAL, "schedule": {"any": members, "tz": "Europe/Berlin"}}).schedule
+    assert isinstance(schedule, AnyOf)
+    assert [getattr(one, "tz", None) for one in schedule.schedules] == ["Europe/Berlin", "UTC", None]
 
 
 def test_a_single_expected_status_needs_no_list() -> None:
@@ -577,16 +631,100 @@ def test_a_wrong_value_is_refused_with_its_key(part: dict[str, object], problem:
         (
             {"tz": "UTC"},
             (
-                ": has none of cron, every and at; exactly one of them is required (leave schedule out for a job that"
-                " runs only on request)"
+                ": has none of cron, every, at and any; exactly one of them is required (leave schedule out for a job"
+                " that runs only on request)"
             ),
         ),
         (
             {"cron": "* * * * *", "every": "1h", "at": "2026-01-01T00:00:00Z"},
-            ": has cron, every and at; exactly one of cron, every and at is allowed (remove the others)",
+            ": has cron, every and at; exactly one of cron, every, at and any is allowed (remove the others)",
         ),
-        ({"any": []}, ".any: not supported by this version (remove it)"),
-        ({"cron": "* * * * *", "dst": {}}, ".dst: not supported by this version (remove it)"),
+        ({"any": []}, ".any: any has 0 schedules; it must have 1 to 20 (divide the job)"),
+        (
+            {"any": [{"cron": "0 2 * * *", "jitter": "5s"}]},
+            ".any[0].jitter: belongs to the whole schedule (move it next to any)",
+        ),
+        (
+            {"any": [{"every": "1h", "after_completion": True}]},
+            ".any[0].after_completion: cannot be a part of any (make it the only schedule of a job)",
+        ),
+        (
+            {"any": [{"any": [{"at": "2026-01-01T00:00:00Z"}]}]},
+            ".any[0].any: a schedule of any has any itself (list all schedules in one any)",
+        ),
+        (
+            {"any": [{"cron": "0 25 * * *"}]},
+            ".any[0].cron: '25' is not allowed in the hour field of cron '0 25 * * *' (write 0 to 23)",
+        ),
+        (
+            {"cron": "* * * * *", "dst": {"gap": "shift"}},
+            (
+                ": dst has no effect on cron '* * * * *': its minute or hour field begins with *, so it is an interval"
+                " (remove dst, or write the hours and minutes as lists or ranges)"
+            ),
+        ),
+        (
+            {"cron": "0 2 * * *", "dst": {"gap": "shft"}},
+            ".dst.gap: expected next_valid, skip or shift, got the text 'shft' (did you mean shift?)",
+        ),
+        (
+            {"every": "1h", "dst": {"gap": "skip"}},
+            ": dst has no effect without a time (remove dst, or add a time of day)",
+        ),
+        (
+            {"cron": "0 18 1 * *", "business_day": "last"},
+            (
+                ": business_day chooses the days, so the day fields of cron '0 18 1 * *' must be *"
+                ' (write for example cron: "0 18 * * *")'
+            ),
+        ),
+        (
+            {"cron": "0 18 * * *", "business_day": 24},
+            (
+                ".business_day: business_day is 24; it must be 1 to 23, or negative"
+                " (write 1 for the first business day of the month, -1 for the last)"
+            ),
+        ),
+        (
+            {"cron": "0 18 * * *", "business_day": "first"},
+            (
+                ".business_day: expected a business day, got the text 'first'"
+                " (write 1 for the first of the month, last or -1 for the last)"
+            ),
+        ),
+        (
+            {"cron": "H(40-70) 2 * * *"},
+            (
+                ".cron: 'H(40-70)' is not allowed in the minute field of cron 'H(40-70) 2 * * *'"
+                " (write a range from 0 to 59, such as H(0-59))"
+            ),
+        ),
+        (
+            {"every": "1h", "jitter": "2d"},
+            ".jitter: a jitter of 2d is not possible (write a whole number of seconds, at most 1d)",
+        ),
+        (
+            {"every": "1h", "max_runs": 0},
+            ".max_runs: max_runs is 0; it must be at least 1 (remove it for a job without a limit)",
+        ),
+        (
+            {"every": "1h", "after_completion": True, "anchor": "2026-01-01T00:00:00Z"},
+            (
+                ": after_completion counts from the end of the last run, so there is no anchor, time or jitter"
+                " (remove them, or after_completion)"
+            ),
+        ),
+        (
+            {"cron": "0 2 * * *", "blackout": [{"start": "22:00", "end": "2026-12-24"}]},
+            (".blackout[0].start: one end is a time of day, the other a date (write both in the same way)"),
+        ),
+        (
+            {"cron": "0 2 * * *", "only_in": [{"start": "09:00", "end": "17:00", "days": "mon-fry"}]},
+            (
+                ".only_in[0].days: 'mon-fry' is not a weekday"
+                " (write mon, tue, wed, thu, fri, sat, sun, or a range such as mon-fri)"
+            ),
+        ),
         ({"cron": "* * * * *", "tzz": "UTC"}, ".tzz: unknown key (did you mean tz?)"),
         (
             {"cron": "* * * * *", "anchor": "2026-01-01T00:00:00Z"},
@@ -594,7 +732,7 @@ def test_a_wrong_value_is_refused_with_its_key(part: dict[str, object], problem:
         ),
         (
             {"at": "2026-01-01T00:00:00Z", "start": None},
-            ".start: has no effect with at (remove it; it belongs to cron and every)",
+            ".start: has no effect with at (remove it; it belongs to cron, every and any)",
         ),
         ({"cron": 5}, ".cron: expected text, got the number 5 (put it in quotes)"),
         (
@@ -720,7 +858,7 @@ def test_arguments_that_are_nested_without_end_are_refused() -> None:
 
 def test_unknown_keys_are_reported_with_a_schedule_of_two_kinds() -> None:
     assert problems_of(schedule={"cron": "* * * * *", "evry": "1h", "every": "1h"}) == [
-        "jobs[0].schedule: has cron and every; exactly one of cron, every and at is allowed (remove the others)",
+        "jobs[0].schedule: has cron and every; exactly one of cron, every, at and any is allowed (remove the others)",
         "jobs[0].schedule.evry: unknown key (did you mean every?)",
     ]
 

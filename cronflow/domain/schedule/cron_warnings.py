@@ -10,20 +10,43 @@ from datetime import datetime, timedelta
 from cronflow.domain.durations import absolute, span
 from cronflow.domain.schedule import zones
 from cronflow.domain.schedule.cron_expression import NICKNAMES
-from cronflow.domain.schedule.kinds import Cron
-from cronflow.domain.schedule.timetable import Timetable, find_timetable
+from cronflow.domain.schedule.dst import GapPolicy, RepeatPolicy
+from cronflow.domain.schedule.fires import timetable_of
+from cronflow.domain.schedule.kinds import AnyOf, Cron, Every, Schedule
+from cronflow.domain.schedule.timetable import Timetable
 from cronflow.domain.schedule.zones import SECOND, OffsetChange
 
 _LOOK_AHEAD = timedelta(days=400)
 _STEPS = (("second", "minute", 60), ("minute", "hour", 60), ("hour", "day", 24))
 
 
-def notes_on(schedule: Cron, after: datetime) -> list[str]:
-    """The warnings that apply to the fires after an instant."""
-    expr = NICKNAMES.get(schedule.expr.lower(), schedule.expr)
+def notes_on(schedule: Schedule, after: datetime) -> list[str]:
+    """The warnings that apply to the fires after an instant, without duplicates."""
+    match schedule:
+        case Cron():
+            return _on_cron(schedule, after)
+        case Every() if schedule.after_completion:
+            return ["Later fires depend on when each run ends; those shown are the earliest."]
+        case Every() if schedule.time is not None:
+            return _clock_changes(timetable_of(schedule), schedule.tz, "", after)
+        case AnyOf():
+            return list(dict.fromkeys(note for one in schedule.schedules for note in notes_on(one, after)))
+    return []
+
+
+def _on_cron(schedule: Cron, after: datetime) -> list[str]:
+    plain = schedule.plain
+    expr = NICKNAMES.get(plain.lower(), plain)
     fields = expr.upper().split()
     notes = []
-    if expr != schedule.expr:
+    if plain != schedule.expr:
+        by = (
+            f"the name {schedule.seed.partition('/')[0]}"
+            if schedule.seed
+            else "the name of the job, which is not given"
+        )
+        notes.append(f"H in {schedule.expr} is chosen by {by}: {plain}.")
+    if expr != plain:
         notes.append(f"{schedule.expr} is short for {expr}.")
     if len(fields) == 6:
         notes.append("This expression has six fields: the first one is seconds.")
@@ -31,7 +54,7 @@ def notes_on(schedule: Cron, after: datetime) -> list[str]:
         fields = ["0", *fields]
     notes += _days(fields[3], fields[5])
     notes += _steps(fields)
-    notes += _clock_changes(find_timetable(schedule.expr, schedule.tz), schedule.tz, fields[2], after)
+    notes += _clock_changes(timetable_of(schedule), schedule.tz, fields[2], after)
     return notes
 
 
@@ -91,13 +114,15 @@ def _at_change(timetable: Timetable, tz: str, hours: str, change: OffsetChange) 
     several = last is not None and last > local
     times = f"the times from {local:%H:%M} to {last:%H:%M}" if several else f"{local:%H:%M}"
     verb, do = ("occur", "do") if several else ("occurs", "does")
-    kept = timetable.times.keeps_interval
+    dst = timetable.dst
     if now > before:
         skip = f"On {before:%Y-%m-%d} clocks in {tz} skip from {first:%H:%M} to {end:%H:%M}, so {times} {do} not exist"
-        if kept:
+        if dst.gap is GapPolicy.SKIP:
             return f"{skip} and nothing fires for {'them' if several else 'it'}."
+        if dst.gap is GapPolicy.SHIFT:
+            return f"{skip}; {'they fire' if several else 'the job fires'} {span(end - first)} later on the clocks."
         return f"{skip}; {'one run' if several else 'the job'} fires at {end:%H:%M} instead ({absolute(change.at)})."
     back = f"On {before:%Y-%m-%d} clocks in {tz} go back from {end:%H:%M} to {first:%H:%M}, so {times} {verb} twice"
-    if kept:
+    if dst.overlap is RepeatPolicy.BOTH:
         return f"{back} and the job fires both times, {span(end - first)} apart."
-    return f"{back}; the job fires only the first time."
+    return f"{back}; the job fires only the {'first' if dst.overlap is RepeatPolicy.FIRST else 'second'} time."

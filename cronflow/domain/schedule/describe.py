@@ -8,18 +8,20 @@ record 0040 has the reasons for not using a library.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise, product
 
-from cronflow.domain.durations import to_the_minute
+from cronflow.domain.durations import format_duration, to_the_minute
 from cronflow.domain.schedule import zones
+from cronflow.domain.schedule.calendar import Period, Window
 from cronflow.domain.schedule.cron_expression import LAST, LAST_WEEKDAY, Expression, parse_expression
 from cronflow.domain.schedule.cron_warnings import notes_on
+from cronflow.domain.schedule.dst import DEFAULT_DST, GapPolicy, RepeatPolicy
 from cronflow.domain.schedule.fires import next_after
-from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule
+from cronflow.domain.schedule.kinds import AnyOf, Cron, Every, Once, Repeating, Schedule
 from cronflow.domain.schedule.zones import check_reach
 
 _DAY = timedelta(days=1)
@@ -40,18 +42,71 @@ def describe(schedule: Schedule, *, zone: bool = True) -> str:
     match schedule:
         case Once(at):
             return f"once at {to_the_minute(at)}"
-        case Cron(expr, tz, start, end):
-            words = describe_cron(expr)
-        case Every(start=start, end=end):
-            words, tz = _interval(schedule), schedule.tz
-            zone = zone and not schedule.interval % _DAY
+        case Cron():
+            words = describe_cron(schedule.plain)
+            if schedule.business_day:
+                words = f"{words.replace(' every day', '', 1)} on {_business_days(schedule.business_day)}"
+        case Every():
+            words = _interval(schedule)
+            zone = zone and not schedule.interval % _DAY and not schedule.after_completion
+        case AnyOf():
+            words = "; ".join(describe(one, zone=zone) for one in schedule.schedules)
+            zone = False
     if zone:
-        words += f" ({tz})"
+        words += f" ({schedule.tz})"
+    return words + "".join(f", {rule}" for rule in _rules(schedule))
+
+
+def _rules(schedule: Repeating) -> Iterator[str]:
+    """The rules that most schedules do not have, each in a few words."""
+    if isinstance(schedule, Cron | Every) and schedule.dst != DEFAULT_DST:
+        gap, overlap = schedule.dst.gap, schedule.dst.overlap
+        if gap is not DEFAULT_DST.gap:
+            yield "shifted with the clocks" if gap is GapPolicy.SHIFT else "not when the clocks skip it"
+        if overlap is not DEFAULT_DST.overlap:
+            which = "both times" if overlap is RepeatPolicy.BOTH else "the second time"
+            yield f"{which} when the clocks go back"
+    if schedule.jitter:
+        yield f"up to {format_duration(schedule.jitter)} later"
+    if schedule.calendars:
+        yield f"except on days of {_join(schedule.calendars)}"
+    if schedule.blackout:
+        yield f"except in {_join([_entry(one) for one in schedule.blackout])}"
+    if schedule.only_in:
+        yield f"only in {_join([_entry(one) for one in schedule.only_in], 'or')}"
+    if schedule.max_runs is not None:
+        yield "one run in all" if schedule.max_runs == 1 else f"{schedule.max_runs:,} runs in all"
+    start, end = schedule.start, schedule.end
     if start is not None:
-        words += f", from {to_the_minute(start)}"
-    if end is not None:
-        words += f"{',' if start is None else ''} until {to_the_minute(end)}"
-    return words
+        yield f"from {to_the_minute(start)}" + ("" if end is None else f" until {to_the_minute(end)}")
+    elif end is not None:
+        yield f"until {to_the_minute(end)}"
+
+
+def _entry(entry: str | Window) -> str:
+    if isinstance(entry, str):
+        return entry
+    if entry.name:
+        return entry.name
+    if isinstance(entry, Period):
+        return f"{entry.start:%Y-%m-%d %H:%M} to {entry.end:%Y-%m-%d %H:%M}"
+    days = [] if len(entry.weekdays) == 7 else list(entry.weekdays)
+    run = _run(days, range(1, 8))
+    on = f"{_WEEKDAYS[run[0]]} to {_WEEKDAYS[run[1]]} " if run else f"{_names(days, _WEEKDAYS)} " if days else ""
+    return f"{on}{_clock(entry.start.hour, entry.start.minute)} to {_clock(entry.end.hour, entry.end.minute)}"
+
+
+def _business_days(places: Sequence[int]) -> str:
+    """`the first and last business day of the month`."""
+    return f"the {_join([_business_day(place) for place in places])} business day of the month"
+
+
+def _business_day(place: int) -> str:
+    number = abs(place)
+    words = _NTH.get(number) or _ordinal(number)
+    if place > 0:
+        return words
+    return "last" if number == 1 else f"{words}-last" if number > 2 else "second-last"
 
 
 @lru_cache(maxsize=4096)
@@ -67,6 +122,8 @@ def describe_cron(text: str) -> str:
 
 
 def _interval(every: Every) -> str:
+    if every.after_completion:
+        return f"{format_duration(every.interval)} after each run ends"
     days, rest = divmod(every.interval, _DAY)
     if rest:
         size, unit = next(one for one in _UNITS if not every.interval % one[0])
@@ -103,8 +160,7 @@ def preview(schedule: Schedule, now: datetime, count: int, start: datetime | Non
     while fire is not None and len(fires) < count:
         fires.append(fire)
         fire = next_after(schedule, fire)
-    notes = notes_on(schedule, after) if isinstance(schedule, Cron) else []
-    return Preview(schedule, describe(schedule), fires, notes)
+    return Preview(schedule, describe(schedule), fires, notes_on(schedule, after))
 
 
 # ---------------------------------------------------------------------------------------------------------------- times

@@ -105,8 +105,12 @@ def is_dynamic(schedule: Schedule | None) -> bool:
     return isinstance(schedule, Every) and schedule.after_completion
 
 
-def timetable_of(schedule: Cron) -> Timetable:
-    """The timetable of a cron. Raises InvalidInput when it needs calendars and has none."""
+def timetable_of(schedule: Cron | Every) -> Timetable:
+    """The timetable of a cron, or of an interval with a time of day. Raises InvalidInput when it needs calendars and
+    has none.
+    """
+    if isinstance(schedule, Every):
+        return _daily_timetable(schedule)
     if not schedule.business_day:
         return find_timetable(schedule.plain, schedule.tz, schedule.dst)
     calendars = tuple(find_calendar(schedule, name) for name in schedule.calendars) or schedule.book
@@ -132,7 +136,7 @@ def _base_after(schedule: Repeating, after: datetime) -> datetime | None:
     elif schedule.time is None:
         fire = _multiple_at_or_before(schedule, after) + schedule.interval
     else:
-        fire = next_fire(_daily_timetable(schedule), after)
+        fire = next_fire(timetable_of(schedule), after)
     return fire if fire is not None and fire < end else None
 
 
@@ -151,7 +155,7 @@ def _base_before(schedule: Repeating, instant: datetime, not_before: datetime) -
         # Only one fire is open at a time: the cursor itself.
         return _whole_second_from(not_before)
     if schedule.time is not None:
-        return _daily_timetable(schedule).before(instant, not_before)
+        return timetable_of(schedule).before(instant, not_before)
     fire = _multiple_at_or_before(schedule, instant)
     return fire if fire >= not_before else None
 
@@ -168,7 +172,7 @@ def _count_base(schedule: Repeating, first: datetime, last: datetime, limit: int
     if schedule.after_completion:
         return 1
     if schedule.time is not None:
-        return _daily_timetable(schedule).count(first, last, limit)
+        return timetable_of(schedule).count(first, last, limit)
     span = _multiple_at_or_before(schedule, last) - _multiple_at_or_before(schedule, first - SECOND)
     return _within(span // schedule.interval, limit)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
-from cronflow.domain.durations import Duration, parse_duration, to_the_minute
+from cronflow.domain.durations import Duration, format_duration, parse_duration, to_the_minute
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.schedule import zones
 from cronflow.domain.schedule.calendar import Calendar, Window
@@ -301,7 +301,7 @@ def _with(schedule: Cron | Every, **changes: object) -> Cron | Every:
 def _check_rules(schedule: Cron | Every | AnyOf) -> None:
     jitter = schedule.jitter
     if not _NO_TIME <= jitter <= LONGEST_JITTER or jitter % SECOND:
-        what = f"a jitter of {jitter} is not possible"
+        what = f"a jitter of {format_duration(jitter)} is not possible"
         raise InvalidInput(Problem("", what, "write a whole number of seconds, at most 1d"))
     if schedule.max_runs is not None and not 1 <= schedule.max_runs <= MOST_RUNS:
         what = f"max_runs is {schedule.max_runs}; it must be at least 1"
