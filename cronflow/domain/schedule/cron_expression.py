@@ -9,6 +9,7 @@ combine as in Debian cron: both must match when either of the two fields begins 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from calendar import monthrange
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
@@ -36,7 +37,7 @@ REFERENCE = datetime(2040, 1, 1)  # noqa: DTZ001 - local times are naive
 LAST, LAST_WEEKDAY = CronSim.LAST, CronSim.LAST_WEEKDAY
 
 _EVERY_DAY = ["*", "*", "*"]
-_MOST_DAYS = 50 * 366
+_MOST_MONTHS = 50 * 12 + 2
 _SECOND = timedelta(seconds=1)
 _DAY = timedelta(days=1)
 
@@ -71,15 +72,26 @@ _FIELDS = (
 class Expression:
     """A cron expression that is valid and fires at least once.
 
-    Days are found by looking at them one by one, months that do not match are passed over: at most 50 years of days.
+    Days are found by looking at one month after the other: at most 50 years of months.
     """
 
-    __slots__ = ("_clocks_per_day", "_walk", "_weekdays", "every_day", "hours", "keeps_interval", "minutes", "seconds")
+    __slots__ = (
+        "_clocks_per_day",
+        "_month_shapes",
+        "_walk",
+        "_weekdays",
+        "every_day",
+        "hours",
+        "keeps_interval",
+        "minutes",
+        "seconds",
+    )
 
     def __init__(self, walk: CronSim) -> None:
         self._walk = walk
         self.seconds, self.minutes, self.hours = sorted(walk.seconds), sorted(walk.minutes), sorted(walk.hours)
         self._clocks_per_day = len(self.seconds) * len(self.minutes) * len(self.hours)
+        self._month_shapes: dict[tuple[int, int], list[int]] = {}
         self._weekdays = {_from_sunday(one) for one in walk.weekdays}
         # As in Debian cron: a minute or hour field that begins with a star is an interval, all else times of the day.
         self.keeps_interval: bool = walk.parts[1].startswith("*") or walk.parts[2].startswith("*")
@@ -231,23 +243,32 @@ class Expression:
 
     def _next_day(self, day: date, direction: int) -> date | None:
         """The next matching day after (1) or before (-1) this one."""
-        step = direction * _DAY
-        try:
-            day += step
-            if self.every_day:
-                return day
-            months = self._walk.months
-            for _ in range(_MOST_DAYS):
-                if day.month not in months:
-                    # The days of a month that does not match need no look.
-                    day = _month_end(day) + step if direction > 0 else day.replace(day=1) + step
-                elif self._day_matches(day):
-                    return day
-                else:
-                    day += step
-        except OverflowError:
-            pass  # There is no date after the year 9999.
+        if self.every_day:
+            beyond = date.max if direction > 0 else date.min
+            return None if day == beyond else day + direction * _DAY
+        month = day.year * 12 + day.month - 1
+        for number in range(month, month + direction * _MOST_MONTHS, direction):
+            year, place = divmod(number, 12)
+            if not date.min.year <= year < date.max.year:
+                return None
+            if place + 1 not in self._walk.months:
+                continue
+            days = self._days_of(year, place + 1)
+            if number != month:
+                found = 0 if direction > 0 else len(days) - 1
+            else:
+                found = bisect_right(days, day.day) if direction > 0 else bisect_left(days, day.day) - 1
+            if 0 <= found < len(days):
+                return date(year, place + 1, days[found])
         return None
+
+    def _days_of(self, year: int, month: int) -> list[int]:
+        """The matching days of a month. They depend on the weekday on which it begins and on its length alone."""
+        shape = monthrange(year, month)
+        if shape not in self._month_shapes:
+            days = (date(year, month, number) for number in range(1, shape[1] + 1))
+            self._month_shapes[shape] = [day.day for day in days if self._day_matches(day)]
+        return self._month_shapes[shape]
 
     def _day_matches(self, day: date) -> bool:
         days, weekdays, weekday = self._walk.days, self._weekdays, day.isoweekday() % 7
