@@ -43,9 +43,7 @@ def describe(schedule: Schedule, *, zone: bool = True) -> str:
         case Once(at):
             return f"once at {to_the_minute(at)}"
         case Cron():
-            words = describe_cron(schedule.plain)
-            if schedule.business_day:
-                words = f"{words.replace(' every day', '', 1)} on {_business_days(schedule.business_day)}"
+            words = _on_business_days(schedule) if schedule.business_day else describe_cron(schedule.plain)
         case Every():
             words = _interval(schedule)
             zone = zone and not schedule.interval % _DAY and not schedule.after_completion
@@ -96,9 +94,13 @@ def _entry(entry: str | Window) -> str:
     return f"{on}{_clock(entry.start.hour, entry.start.minute)} to {_clock(entry.end.hour, entry.end.minute)}"
 
 
-def _business_days(places: Sequence[int]) -> str:
-    """`the first and last business day of the month`."""
-    return f"the {_join([_business_day(place) for place in places])} business day of the month"
+def _on_business_days(cron: Cron) -> str:
+    """`at 18:00 on the first and last business day of the month`."""
+    expression = parse_expression(cron.plain)
+    of, _ = _months(sorted(expression.months))
+    return (
+        f"{_time(expression)} on the {_join([_business_day(place) for place in cron.business_day])} business day {of}"
+    )
 
 
 def _business_day(place: int) -> str:
