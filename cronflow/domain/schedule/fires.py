@@ -113,7 +113,9 @@ def timetable_of(schedule: Cron | Every) -> Timetable:
         return _daily_timetable(schedule)
     if not schedule.business_day:
         return find_timetable(schedule.plain, schedule.tz, schedule.dst)
-    calendars = tuple(find_calendar(schedule, name) for name in schedule.calendars) or schedule.book
+    # A part of `any` names no calendars; its book has those of the whole.
+    names = schedule.calendars if schedule.calendar_names else [calendar.name for calendar in schedule.book]
+    calendars = tuple(find_calendar(schedule, name) for name in names)
     return _business_day_timetable(schedule.plain, schedule.tz, schedule.dst, schedule.business_day, calendars)
 
 

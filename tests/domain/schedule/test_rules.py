@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 
 import pytest
@@ -180,6 +181,14 @@ def test_the_last_business_day_of_a_month_leaves_out_holidays() -> None:
     first = bound(Cron("0 8 * * *", business_day=(1, 2), calendars=("holidays",)), [HOLIDAYS])
     assert first is not None
     assert fires(first, "2026-12-20T00:00", 2) == ["01-04 08:00", "01-05 08:00"]
+
+
+def test_business_days_leave_out_the_days_of_calendars_and_not_those_of_blackouts() -> None:
+    cron = Cron("0 8 * * *", business_day=(-1,))
+    assert fires(bound(replace(cron, blackout=("holidays",)), [HOLIDAYS]), "2026-12-20T00:00", 1) == ["12-31 08:00"]  # type: ignore[arg-type]
+    several = bound(AnyOf((cron, Cron("0 9 * * *", business_day=(1,))), calendars=("holidays",)), [HOLIDAYS])
+    assert several is not None
+    assert fires(several, "2026-12-20T00:00", 3) == ["12-30 08:00", "01-04 09:00", "01-29 08:00"]
 
 
 def test_excluded_fires_name_the_calendar_and_the_next_allowed_one_follows() -> None:
