@@ -27,7 +27,7 @@ _LIMITS = {**_RANGES, "day-of-month": (1, 31), "day-of-week": (0, 7)}
 
 def uses_hash(expr: str) -> bool:
     """Whether a term of the expression is an `H`."""
-    return _USES.search(expr) is not None
+    return ("H" in expr or "h" in expr) and _USES.search(expr) is not None
 
 
 def resolve_hash(expr: str, name: str) -> str:

@@ -300,6 +300,8 @@ def _with(schedule: Cron | Every, **changes: object) -> Cron | Every:
 
 def _check_rules(schedule: Cron | Every | AnyOf) -> None:
     jitter = schedule.jitter
+    if not (jitter or schedule.has_exclusions) and schedule.max_runs is None:
+        return
     if not _NO_TIME <= jitter <= LONGEST_JITTER or jitter % SECOND:
         what = f"a jitter of {format_duration(jitter)} is not possible"
         raise InvalidInput(Problem("", what, "write a whole number of seconds, at most 1d"))
