@@ -28,6 +28,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from cronflow.api.problems import Unreadable, first_problems, problems_of
+from cronflow.documents import FORMAT_ZONE
 from cronflow.documents.values import Reader, instant, json_mapping, nearest, text
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import Retry
@@ -42,13 +43,14 @@ MOST_KEYS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """The settings that routes use: the cluster's name, the heartbeat interval, the default retry of jobs, the origins
-    that may use the API besides its own, and what `cronflow dev` offers to break on purpose.
+    """The settings that routes use: the cluster's name, the heartbeat interval, the default retry and time zone of
+    jobs, the origins that may use the API besides its own, and what `cronflow dev` offers to break on purpose.
     """
 
     namespace: str = "default"
     heartbeat: timedelta = timedelta(seconds=5)
     retry: Retry = field(default_factory=Retry)
+    timezone: str = FORMAT_ZONE
     version: str = ""
     origins: Collection[str] = ()
     chaos: Chaos | None = None

@@ -156,7 +156,7 @@ def _document(job: Job, implicit: Implicit) -> Document:
     """The short document, with all that the cluster would complete from its own settings. It refuses an `at` in the
     past only if the document leaves out `misfire`, so it must see whether the user did.
     """
-    from cronflow.documents import job_document
+    from cronflow.documents import FORMAT_ZONE, job_document, with_zone
     from cronflow.documents.jobs import MISFIRE
     from cronflow.documents.retry import write_retry
     from cronflow.domain.schedule.kinds import Once
@@ -164,6 +164,8 @@ def _document(job: Job, implicit: Implicit) -> Document:
     # Without empty parts, which an API of an older version does not know.
     retry = {key: value for key, value in write_retry(job.retry).items() if value not in (None, [])}
     document = {**job_document(job, compact=True), "retry": retry}
+    if "schedule" in document:
+        document["schedule"] = with_zone(document["schedule"], FORMAT_ZONE)
     if isinstance(job.schedule, Once) and job.name not in implicit:
         document["misfire"] = MISFIRE.write(job.misfire)
     return document

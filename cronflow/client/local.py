@@ -24,7 +24,7 @@ from cronflow.client.local_admin import (
     page_size,
     paged,
 )
-from cronflow.documents import implicit_misfires, parse_job
+from cronflow.documents import FORMAT_ZONE, implicit_misfires, parse_job
 from cronflow.domain.backfill import BackfillScope, parse_rate
 from cronflow.domain.catch_up import CatchUpProgress
 from cronflow.domain.errors import BackendUnavailable, Conflict, NotFound
@@ -90,7 +90,7 @@ READY_S = 10.0
 
 
 class LocalClient:
-    """A client on these use-cases. `namespace`, `heartbeat` and `retry` are settings of the cluster."""
+    """A client on these use-cases. `namespace`, `heartbeat`, `retry` and `timezone` are settings of the cluster."""
 
     def __init__(
         self,
@@ -100,10 +100,12 @@ class LocalClient:
         namespace: str = "default",
         heartbeat: timedelta = timedelta(seconds=5),
         retry: Retry | None = None,
+        timezone: str = FORMAT_ZONE,
         hub: Hub | None = None,
     ) -> None:
         self.service, self.by = service, by
         self.namespace, self.heartbeat, self.retry = namespace, heartbeat, retry or Retry()
+        self.timezone = timezone
         self._hub = hub
         self.jobs = LocalJobs(self)
         self.runs = LocalRuns(self)
@@ -170,7 +172,8 @@ class LocalJobs(Resource):
         return [comparison_schema(one) for one in done]
 
     def _parsed(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[Job]:
-        return [parse_job(document, f"jobs[{n}]", retry=self._client.retry) for n, document in enumerate(jobs)]
+        retry, tz = self._client.retry, self._client.timezone
+        return [parse_job(document, f"jobs[{n}]", retry=retry, tz=tz) for n, document in enumerate(jobs)]
 
     async def delete(self, name: str, *, version: int | None = None) -> DeletedSchema:
         return deleted_schema(await self._service.jobs.delete(name, by=self._by, expected=version))
@@ -437,6 +440,7 @@ class LocalCluster(Resource):
             "retry_max": retry.max,
             "retry_initial_ms": milliseconds(retry.initial),
             "retry_multiplier": retry.multiplier,
+            "timezone": self._client.timezone,
             "version": version("cronflow"),
             "chaos": False,
         }

@@ -163,6 +163,22 @@ async def test_a_patch_keeps_the_retry_of_the_job_regardless_of_the_settings(sce
         assert (await client.ask("PATCH", "/jobs/rotate-keys", {"priority": 1})).json()["retry"]["max"] == 3
 
 
+async def test_a_schedule_without_a_zone_gets_that_of_the_settings_when_it_is_defined(scene: Scene) -> None:
+    daily = {"name": "daily", "run": {"python": "shop.jobs:daily"}, "schedule": {"cron": "0 2 * * *"}}
+    async with client_of(scene.service, timezone="Europe/Berlin") as client:
+        assert (await client.ask("PUT", "/jobs/daily", daily)).json()["schedule"]["tz"] == "Europe/Berlin"
+        [planned] = (await client.post("/jobs/plan", {"jobs": [daily]}))["jobs"]
+        assert planned["result"] == "unchanged"
+        # A patch completes the stored document, which means UTC without a zone.
+        patch = {"schedule": {"cron": "0 5 1 * *"}}
+        assert (await client.ask("PATCH", "/jobs/warehouse.import", patch)).json()["schedule"]["tz"] == "UTC"
+        preview = await client.post("/schedules/preview", {"schedule": {"cron": "0 2 * * *"}, "count": 1})
+        assert (preview["tz"], preview["fires"]) == ("Europe/Berlin", ["2026-11-22T01:00:00Z"])
+        own = {"cron": "0 2 * * *", "tz": "Asia/Tokyo"}
+        assert (await client.post("/schedules/preview", {"schedule": own, "count": 1}))["tz"] == "Asia/Tokyo"
+        assert (await client.get("/cluster/settings"))["timezone"] == "Europe/Berlin"
+
+
 async def test_an_invalid_document_is_rejected_with_every_problem_and_its_field(client: Client) -> None:
     bad = {"name": "x", "schedule": {"cron": "61 * * * *"}, "run": {"shell": ""}, "timeot": "5m", "priority": 11}
     for method, path in (("POST", "/jobs"), ("PUT", "/jobs/x")):

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from cronflow.api.bodies import Deployment
 from cronflow.cli import applying
 from cronflow.cli.dev import inputs as dev_inputs
 from cronflow.documents import implicit_misfires, parse_job
 from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput
 from cronflow.domain.job import Job, JobRecord, Misfire, PythonTarget, Retry
+from cronflow.domain.schedule.kinds import Cron, Every
 from cronflow.usecases.jobs import Comparison
 from tests.cli.conftest import Cli, parsed, row
 from tests.cli.scene import Scene
@@ -227,6 +229,84 @@ def test_jobs_without_a_retry_get_that_of_the_settings(cli: Cli, file: str, monk
     monkeypatch.setenv("CRONFLOW_RETRY_MAX", "7")
     cli("jobs", "apply", "-f", file)
     assert parsed(cli("jobs", "show", "nightly", "-o", "json"))["retry"]["max"] == 7
+
+
+ZONED = """
+jobs:
+  - {name: plain, run: {argv: [x]}, schedule: {cron: "0 2 * * *"}}
+  - {name: own, run: {argv: [x]}, schedule: {cron: "0 2 * * *", tz: UTC}}
+  - {name: daily, run: {argv: [x]}, schedule: {every: 1d, time: "02:00"}}
+  - {name: often, run: {argv: [x]}, schedule: {every: 30s}}
+"""
+
+
+def zones_of(scene: Scene) -> dict[str, str]:
+    found = asyncio.run(scene.service.backends.jobs.find())
+    return {record.name: record.job.schedule.tz for record in found if isinstance(record.job.schedule, Cron | Every)}
+
+
+def test_schedules_without_a_zone_get_that_of_the_settings_once(
+    cli: Cli, empty: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "jobs.yaml").write_text(ZONED)
+    monkeypatch.setenv("CRONFLOW_TIMEZONE", "Europe/Berlin")
+    assert cli("jobs", "apply", "-f", "jobs.yaml").exit_code == 0
+    zones = {"plain": "Europe/Berlin", "own": "UTC", "daily": "Europe/Berlin", "often": "UTC"}
+    assert zones_of(empty) == zones
+    # What is stored keeps its zone.
+    monkeypatch.setenv("CRONFLOW_TIMEZONE", "Asia/Tokyo")
+    assert cli("jobs", "pause", "plain").exit_code == 0
+    assert zones_of(empty) == zones
+    assert "cron" in parsed(cli("jobs", "show", "plain", "-o", "json"))["schedule"]
+
+
+def test_through_an_api_schedules_get_its_zone_and_keep_their_own(
+    cli: Cli, empty: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "jobs.yaml").write_text(ZONED)
+    monkeypatch.setenv("CRONFLOW_TIMEZONE", "Asia/Tokyo")
+    with serving() as served:
+        served.serve(empty, deployment=Deployment(timezone="Europe/Berlin"))
+        served.log_in(cli)
+        assert cli("jobs", "apply", "-f", "jobs.yaml").exit_code == 0
+    assert zones_of(empty) == {"plain": "Europe/Berlin", "own": "UTC", "daily": "Europe/Berlin", "often": "UTC"}
+
+
+def test_python_jobs_without_a_zone_get_that_of_the_settings(
+    cli: Cli, empty: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    (tmp_path / f"{module}.py").write_text(
+        """
+from cronflow import App
+from cronflow.domain.schedule.kinds import Cron
+shop = App("shop")
+
+@shop.job(cron="0 2 * * *")
+def plain(): ...
+
+@shop.job(cron="0 2 * * *", tz="UTC")
+def own(): ...
+
+@shop.job(schedule=Cron("0 2 * * *"))
+def value(): ...
+
+@shop.job(every="1h")
+def often(): ...
+"""
+    )
+    monkeypatch.setenv("CRONFLOW_TIMEZONE", "Europe/Berlin")
+    assert cli("jobs", "apply", "--app", f"{module}:shop").exit_code == 0
+    assert zones_of(empty) == {"plain": "Europe/Berlin", "own": "UTC", "value": "UTC", "often": "UTC"}
+    from_dev = dev_inputs.read([tmp_path / f"{module}.py"], Retry(), "Asia/Tokyo")
+    assert [getattr(job.schedule, "tz", "") for job in from_dev.jobs] == ["Asia/Tokyo", "UTC", "UTC", "UTC"]
+
+
+def test_the_defaults_of_a_file_reach_the_cluster(cli: Cli, empty: Scene, tmp_path: Path) -> None:
+    (tmp_path / "jobs.yaml").write_text(f"defaults: {{tz: Europe/Berlin, priority: 7}}{ZONED}")
+    assert cli("jobs", "apply", "-f", "jobs.yaml").exit_code == 0
+    assert zones_of(empty)["plain"] == "Europe/Berlin"
+    assert {record.job.priority for record in asyncio.run(empty.service.backends.jobs.find())} == {7}
+    assert {one["result"] for one in parsed(cli("jobs", "apply", "-f", "jobs.yaml", "-o", "json"))} == {"unchanged"}
 
 
 @pytest.mark.usefixtures("empty")

@@ -35,7 +35,6 @@ from cronflow.documents.values import got
 from cronflow.domain.access import Principal, Role
 from cronflow.domain.errors import MOST_PROBLEMS, InvalidInput, Problem
 from cronflow.domain.job import Job, JobRecord
-from cronflow.domain.schedule.kinds import Schedule
 from cronflow.ports import RunQuery
 from cronflow.schemas import Schema
 from cronflow.schemas.job_graph import JobGraphSchema, job_graph_schema
@@ -195,7 +194,7 @@ async def create_job(service: Uses, by: EditorOfJobs, deployed: Deployed, body: 
     """Create a job. 409 when the name exists. An editor needs `allow_shell` for a job that runs a command, and
     `allow_secrets` for one that uses a secret; so do all routes that write jobs.
     """
-    job = parse_job(body, "", retry=deployed.retry)
+    job = parse_job(body, "", retry=deployed.retry, tz=deployed.timezone)
     check_written(by, [job])
     implicit = implicit_misfires({"": body})
     record, _ = await service.jobs.define(job, by=by.name, expected=ABSENT, implicit_misfires=implicit)
@@ -254,7 +253,7 @@ async def put_job(
     name.
     """
     document = {"name": name, **body} if isinstance(body, Mapping) else body
-    job = parse_job(document, "", retry=deployed.retry)
+    job = parse_job(document, "", retry=deployed.retry, tz=deployed.timezone)
     _check_same(job, name)
     check_written(by, [job])
     implicit = implicit_misfires({"": document})
@@ -416,7 +415,7 @@ def _jobs(asked: PlanInput, deployed: Deployment) -> tuple[list[Job], Mapping[st
         if len(problems) > MOST_PROBLEMS:
             break
         try:
-            jobs.append(parse_job(document, f"jobs[{n}]", retry=deployed.retry))
+            jobs.append(parse_job(document, f"jobs[{n}]", retry=deployed.retry, tz=deployed.timezone))
         except InvalidInput as error:
             problems += error.problems
     if problems:
@@ -445,7 +444,7 @@ PREVIEW = {"schedule": {"cron": "0 9 * * MON#2", "tz": "Europe/Berlin"}, "count"
 class PreviewInput(Input, json_schema_extra={"examples": [PREVIEW]}):
     """A schedule, as in a job."""
 
-    schedule: Annotated[Schedule, reads(lambda value: parse_schedule(value, ""), ScheduleForm)]
+    schedule: Annotated[object, reads(lambda value: value, ScheduleForm)]
     """The schedule."""
     count: Annotated[int, Field(ge=1, le=100)] = 10
     """How many fires."""
@@ -455,24 +454,28 @@ class PreviewInput(Input, json_schema_extra={"examples": [PREVIEW]}):
 
 @schedules.post("/schedules/preview")
 async def preview_schedule(
-    service: Uses, _: Viewer, asked: Annotated[PreviewInput, body(PreviewInput)]
+    service: Uses, _: Viewer, deployed: Deployed, asked: Annotated[PreviewInput, body(PreviewInput)]
 ) -> PreviewSchema:
     """What a schedule means: in words, its next fires, and warnings."""
-    return preview_schema(service.jobs.preview(asked.schedule, asked.count, asked.start))
+    schedule = parse_schedule(asked.schedule, tz=deployed.timezone)
+    return preview_schema(service.jobs.preview(schedule, asked.count, asked.start))
 
 
 @schedules.get("/schedules/herd", responses=may(404))
 async def schedule_load(
     service: Uses,
     _: Viewer,
+    deployed: Deployed,
     job: Annotated[str | None, Query(max_length=200, description="Compare this job with the others.")] = None,
     cron: Annotated[str | None, Query(max_length=500, description="Compare this expression with the jobs.")] = None,
-    tz: Annotated[str, Query(max_length=100, description="The time zone of `cron`.")] = "UTC",
+    tz: Annotated[
+        str | None, Query(max_length=100, description="The time zone of `cron`; by default that of the settings.")
+    ] = None,
 ) -> ScheduleLoadSchema:
     """The fires of all jobs in the coming week, hour by hour; at most 2,000 jobs are read. With `job` or `cron` also
     how many share its minute, and a quieter minute. To move a job, patch its schedule.
     """
     if job is not None and cron is not None:
         raise InvalidInput(Problem("cron", "cannot be combined with job", "use one of the two"))
-    schedule = None if cron is None else parse_schedule({"cron": cron, "tz": tz})
+    schedule = None if cron is None else parse_schedule({"cron": cron, "tz": tz or deployed.timezone})
     return schedule_load_schema(await service.jobs.schedule_load(job or "", schedule))

@@ -107,13 +107,13 @@ def _read(files: Sequence[Path], apps: Sequence[str], *, check_python: bool) -> 
     if not files and not apps:
         what = "no files and no app given"
         raise InvalidInput(Problem("", what, "use -f jobs.yaml or --app package.module:app"))
-    retry = connect.retry()
+    defaults = connect.job_defaults()
     problems: list[Problem] = []
     wanted, implicit = JobsRead([], {})
     paths = [Path("/dev/stdin") if str(path) == "-" else path for path in files]
     try:
         if paths:
-            wanted, implicit = read_jobs(paths, check_python=check_python, retry=retry)
+            wanted, implicit = read_jobs(paths, check_python=check_python, retry=defaults.retry, tz=defaults.tz)
     except InvalidInput as error:
         problems += error.problems
     seen = {job.name: "the files" for job in wanted}
@@ -123,7 +123,7 @@ def _read(files: Sequence[Path], apps: Sequence[str], *, check_python: bool) -> 
         except InvalidInput as error:
             problems += error.problems
             continue
-        found = loaded.jobs_with(retry)
+        found = loaded.jobs_with(*defaults)
         if not found:
             problems.append(Problem(address, "this App has no jobs", "write @app.job(...) above a function"))
         for job in found:
