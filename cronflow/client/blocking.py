@@ -230,14 +230,18 @@ class Jobs:
     def delete(self, name: str, *, version: int | None = None) -> DeletedSchema:
         return self._client.send(Call("DELETE", path_of("jobs", name), headers=_if(version)))
 
-    def plan(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[AppliedSchema]:
-        """What would change if these jobs were applied; nothing is written."""
-        call = Call("POST", path_of("jobs", "plan"), body={"jobs": [*jobs]}, repeatable=True)
+    def plan(self, jobs: Sequence[Mapping[str, object]], *, days: int = 7) -> Sequence[AppliedSchema]:
+        """What would change if these jobs were applied, and which runs of the coming days would appear and vanish;
+        nothing is written.
+        """
+        call = Call("POST", path_of("jobs", "plan"), params={"days": days}, body={"jobs": [*jobs]}, repeatable=True)
         return (self._client.send(call))["jobs"]
 
-    def apply(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[AppliedSchema]:
-        """Create or replace these jobs; nothing is written unless all of them are valid."""
-        call = Call("POST", path_of("jobs", "apply"), body={"jobs": [*jobs]}, repeatable=True)
+    def apply(self, jobs: Sequence[Mapping[str, object]], *, days: int = 7) -> Sequence[AppliedSchema]:
+        """Create or replace these jobs; nothing is written unless all of them are valid. Returns also which runs of the
+        coming days appear and vanish.
+        """
+        call = Call("POST", path_of("jobs", "apply"), params={"days": days}, body={"jobs": [*jobs]}, repeatable=True)
         return (self._client.send(call))["jobs"]
 
     def run(self, name: str, args: Mapping[str, object] | None = None, *, key: str | None = None) -> AskedSchema:

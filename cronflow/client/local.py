@@ -80,6 +80,7 @@ from cronflow.schemas.stream import EventSchema, event_schema
 from cronflow.schemas.why import WhySchema, why_schema
 from cronflow.usecases import UseCases
 from cronflow.usecases.backfills import BackfillProgress
+from cronflow.usecases.run_changes import DAYS
 from cronflow.usecases.search import JobFilter, labels_of
 
 if TYPE_CHECKING:
@@ -162,13 +163,13 @@ class LocalJobs(Resource):
     async def get(self, name: str) -> JobSchema:
         return await self._shown(await self._service.jobs.get(name))
 
-    async def plan(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[AppliedSchema]:
-        found = await self._service.jobs.compare(self._parsed(jobs), _implicit_misfires(jobs))
+    async def plan(self, jobs: Sequence[Mapping[str, object]], *, days: int = DAYS) -> Sequence[AppliedSchema]:
+        found = await self._service.jobs.compare(self._parsed(jobs), _implicit_misfires(jobs), days=days)
         return [comparison_schema(one) for one in found]
 
-    async def apply(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[AppliedSchema]:
+    async def apply(self, jobs: Sequence[Mapping[str, object]], *, days: int = DAYS) -> Sequence[AppliedSchema]:
         implicit = _implicit_misfires(jobs)
-        done = await self._service.jobs.applied(self._parsed(jobs), by=self._by, implicit_misfires=implicit)
+        done = await self._service.jobs.applied(self._parsed(jobs), by=self._by, implicit_misfires=implicit, days=days)
         return [comparison_schema(one) for one in done]
 
     def _parsed(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[Job]:

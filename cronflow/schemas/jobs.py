@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Literal, NotRequired, cast
 
@@ -11,6 +11,7 @@ from cronflow.domain.chain import after_words
 from cronflow.domain.job import Job, JobRecord, Pause, PendingRun
 from cronflow.domain.job_breaker import BreakerState
 from cronflow.domain.run import Run, RunState
+from cronflow.domain.schedule.comparison import MOST_COUNTED, FireChanges
 from cronflow.domain.version import Version
 from cronflow.schemas import Schema, iso, optional_iso
 from cronflow.schemas.runs import CoversSchema, MarkSchema, covers_schema, mark_schema
@@ -130,6 +131,38 @@ class DifferenceSchema(Schema):
     """New value; null: not set."""
 
 
+class RunChangesSchema(Schema):
+    """What becomes of the runs of the coming days. A number that is null is more than 10,000."""
+
+    before: int | None
+    """Runs before the change."""
+    after: int | None
+    """Runs after the change."""
+    compared: bool
+    """Whether the runs were compared one by one; false: there are too many, and they were only counted."""
+    added: int | None
+    """Runs that appear; null if they were not compared."""
+    removed: int | None
+    """Runs that vanish; null if they were not compared."""
+    first_added: list[str]
+    """The first ones that appear, if the schedule was another one before."""
+    first_removed: list[str]
+    """The first ones that vanish, if the schedule is another one afterwards."""
+
+
+class RunTotalsSchema(Schema):
+    """What becomes of the runs of all jobs in the coming days."""
+
+    added: int
+    """Runs that appear."""
+    removed: int
+    """Runs that vanish."""
+    at_least: bool
+    """Whether there are more: some job has more than 10,000 that appear or vanish."""
+    not_compared: int
+    """Jobs with too many runs to compare them one by one; they are in none of the numbers."""
+
+
 class AppliedSchema(Schema):
     """The result of a change, or of a planned change."""
 
@@ -144,7 +177,11 @@ class AppliedSchema(Schema):
     changes: NotRequired[list[DifferenceSchema]]
     """Changed fields; only in a plan, for a job that would change."""
     warnings: NotRequired[list[str]]
-    """What needs attention: due fires that the change skips, a job that no live node can run."""
+    """What needs attention: due fires that the change skips, a job that no live node can run, or that never runs
+    again.
+    """
+    runs: NotRequired[RunChangesSchema]
+    """What becomes of its runs in the coming days; absent: its schedule does not change, or it was not asked for."""
 
 
 class RecentSchema(Schema):
@@ -288,7 +325,33 @@ def comparison_schema(comparison: Comparison) -> AppliedSchema:
         ]
     if comparison.warnings:
         schema["warnings"] = [*comparison.warnings]
+    if comparison.runs is not None:
+        schema["runs"] = run_changes_schema(comparison.runs)
     return schema
+
+
+def run_changes_schema(changes: FireChanges) -> RunChangesSchema:
+    return {
+        "before": changes.before,
+        "after": changes.after,
+        "compared": changes.compared,
+        "added": changes.added,
+        "removed": changes.removed,
+        "first_added": [*map(iso, changes.first_added)],
+        "first_removed": [*map(iso, changes.first_removed)],
+    }
+
+
+def run_totals_schema(applied: Iterable[AppliedSchema]) -> RunTotalsSchema:
+    """The sums over these jobs."""
+    changes = [one["runs"] for one in applied if "runs" in one]
+    compared = [one for one in changes if one["compared"]]
+    return {
+        "added": sum(MOST_COUNTED if one["added"] is None else one["added"] for one in compared),
+        "removed": sum(MOST_COUNTED if one["removed"] is None else one["removed"] for one in compared),
+        "at_least": any(one["added"] is None or one["removed"] is None for one in compared),
+        "not_compared": len(changes) - len(compared),
+    }
 
 
 def recent_schema(record: JobRecord, runs: Sequence[Run]) -> RecentSchema:

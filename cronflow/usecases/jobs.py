@@ -36,6 +36,7 @@ from cronflow.domain.placement import OTHERS_KEPT, unable
 from cronflow.domain.planning import fires_text, first_fire, run_on_request
 from cronflow.domain.resources import NOTHING, ResourceAmount
 from cronflow.domain.run import Covers, Kind, Run, RunState
+from cronflow.domain.schedule.comparison import FireChanges
 from cronflow.domain.schedule.describe import Preview, preview
 from cronflow.domain.schedule.fires import next_after
 from cronflow.domain.schedule.kinds import Once, Schedule
@@ -46,6 +47,7 @@ from cronflow.usecases.edit import Edited, Editor, Result, consumed, left_behind
 from cronflow.usecases.job_breakers import JobBreakers
 from cronflow.usecases.job_graph import JobGraphUseCases
 from cronflow.usecases.limit_names import refuse_absent_limits
+from cronflow.usecases.run_changes import check_days, never_again, run_changes
 from cronflow.usecases.search import ScheduleLoadReport, schedule_load_report
 
 BATCH = 250
@@ -63,13 +65,15 @@ NONE_IMPLICIT: Mapping[str, str] = {}
 class Comparison:
     """The result of an edit, or of the edit that `compare` predicts. Only a prediction has `differences`: the path,
     old value and new value of each part that differs. `warnings` are sentences about what the edit skips, and about
-    jobs that no live node can run.
+    jobs that no live node can run. `runs` is what becomes of the runs of the coming days; None: it was not asked for,
+    or the schedule does not change.
     """
 
     record: JobRecord
     result: Result
     differences: Sequence[Difference] = ()
     warnings: Sequence[str] = ()
+    runs: FireChanges | None = None
 
 
 class JobUseCases:
@@ -111,13 +115,16 @@ class JobUseCases:
         by: str = "",
         each: Callable[[], None] = lambda: None,
         implicit_misfires: Mapping[str, str] = NONE_IMPLICIT,
+        days: int = 0,
     ) -> list[Comparison]:
-        """Like `apply`, but return each job as it was left, with its result."""
+        """Like `apply`, but return each job as it was left, with its result, and what becomes of its runs in these
+        days.
+        """
+        check_days(days)
         done = await self._apply(jobs, by, each, implicit_misfires)
         edited = [done[job.name] for job in jobs]
-        return await self._with_warnings(
-            [Comparison(one.after, one.result, warnings=_skipped(one.after, one.result)) for one in edited]
-        )
+        found = [Comparison(one.after, one.result, warnings=_skipped(one.after, one.result)) for one in edited]
+        return await self._with_warnings(await self._with_runs([one.before for one in edited], found, days))
 
     async def _apply(
         self, jobs: Sequence[Job], by: str, each: Callable[[], None], implicit_misfires: Mapping[str, str]
@@ -224,9 +231,12 @@ class JobUseCases:
         return after
 
     async def compare(
-        self, jobs: Sequence[Job], implicit_misfires: Mapping[str, str] = NONE_IMPLICIT
+        self, jobs: Sequence[Job], implicit_misfires: Mapping[str, str] = NONE_IMPLICIT, *, days: int = 0
     ) -> list[Comparison]:
-        """Predict what `apply` would do now. Raises InvalidInput as `apply` does."""
+        """Predict what `apply` would do now, and what becomes of the runs in these days. Raises InvalidInput as
+        `apply` does.
+        """
+        check_days(days)
         _check(jobs)
         await refuse_absent_limits(self._backends.limits, _places(jobs))
         await self._graph.check(_places(jobs))
@@ -234,7 +244,22 @@ class JobUseCases:
         found = await self._backends.jobs.get([job.name for job in jobs])
         _refuse_missed(jobs, {record.name: record for record in found}, implicit_misfires, now)
         stored = {record.name: record for record in found if record.deleted_at is None}
-        return await self._with_warnings([compare(stored.get(job.name), job, now) for job in jobs])
+        compared = [compare(stored.get(job.name), job, now) for job in jobs]
+        return await self._with_warnings(await self._with_runs([stored.get(job.name) for job in jobs], compared, days))
+
+    async def _with_runs(
+        self, before: Sequence[JobRecord | None], comparisons: Sequence[Comparison], days: int
+    ) -> list[Comparison]:
+        """Add what becomes of the runs, and a warning to each job that never runs again."""
+        now = self._clock.now()
+        changes = [(old, one.record) for old, one in zip(before, comparisons, strict=True)]
+        runs = await run_changes(changes, now, days) if days else [None] * len(changes)
+        return [
+            one
+            if one.result == "unchanged"
+            else replace(one, warnings=[*one.warnings, *never_again(one.record, now)], runs=changed)
+            for one, changed in zip(comparisons, runs, strict=True)
+        ]
 
     async def _with_warnings(self, comparisons: Sequence[Comparison]) -> list[Comparison]:
         """Add a warning to each job that no live node can run, and to those that follow others if an older node may

@@ -313,6 +313,19 @@ async def test_a_plan_returns_the_changes_and_writes_nothing(scene: Scene, clien
     assert done.json()["next_fire"] == plan[1]["next_fire"]
 
 
+async def test_a_plan_and_an_application_count_the_runs_that_appear_and_vanish(client: Client) -> None:
+    moved = {"name": "nightly-report", "run": {"python": "a:b"}, "schedule": {"cron": "0 4 * * *"}}
+    often = {"name": "often", "run": {"python": "a:b"}, "schedule": {"every": "1s"}}
+    for path in ("/jobs/plan?days=3", "/jobs/apply?days=3"):
+        found = await client.post(path, {"jobs": [moved, often]}, who="admin")
+        assert found["runs"] == {"added": 10_003, "removed": 3, "at_least": True, "not_compared": 0}
+        assert [one["runs"]["added"] for one in found["jobs"]] == [3, None]
+        assert found["jobs"][0]["runs"]["first_removed"][0] == "2026-11-22T01:00:00Z"
+    plan = await client.post("/jobs/plan?days=0", {"jobs": [moved | {"schedule": {"every": "1h"}}]})
+    assert "runs" not in plan["jobs"][0]
+    await client.post("/jobs/plan?days=93", {"jobs": [moved]}, 422)
+
+
 async def test_a_plan_returns_the_field_of_each_problem(client: Client) -> None:
     refused = await client.post("/jobs/plan", {"jobs": [NEW, {"name": "x"}, 5]}, 422)
     assert [error["place"] for error in refused["errors"]] == ["jobs[1].run", "jobs[2]"]

@@ -77,7 +77,7 @@ def test_the_first_apply_creates_and_the_second_changes_nothing(cli: Cli, file: 
 def test_a_change_is_applied_and_printed(cli: Cli, file: str, tmp_path: Path) -> None:
     cli("jobs", "apply", "-f", file)
     (tmp_path / file).write_text(FILE.replace("0 2 * * *", "0 3 * * *"))
-    applied = parsed(cli("jobs", "apply", "-f", file, "-o", "json"))
+    applied = parsed(cli("jobs", "apply", "-f", file, "-o", "json", "--days", "0"))
     assert applied == [
         {"name": "nightly", "result": "changed", "state": "active", "next_fire": "2026-11-22T02:00:00Z"},
         {"name": "tokens", "result": "unchanged", "state": "active", "next_fire": "2026-11-21T12:00:00Z"},
@@ -95,6 +95,43 @@ def test_a_dry_run_prints_each_difference_and_writes_nothing(cli: Cli, file: str
     assert row(result, "new").split("  ")[0] == "+ created"
     assert "◇ by hand" in row(result, "new")
     assert asyncio.run(empty.service.backends.jobs.find()) == before
+
+
+@pytest.mark.usefixtures("empty")
+def test_a_dry_run_shows_the_runs_that_appear_and_vanish(cli: Cli, file: str, tmp_path: Path) -> None:
+    cli("jobs", "apply", "-f", file)
+    changed = FILE.replace("0 2 * * *", "0 2,3 * * SUN,MON").replace("30s", "45s")
+    (tmp_path / file).write_text(changed + "  - {name: new, run: {argv: [x]}, schedule: {cron: 0 4 * * *}}\n")
+    shown = cli("jobs", "apply", "-f", file, "--dry-run", columns=140).stdout
+    assert "  + 2 runs appear: 2026-11-22 02:00:00Z, 2026-11-23 02:00:00Z\n" in shown
+    vanish = (
+        "2026-11-24 01:00:00Z, 2026-11-25 01:00:00Z, 2026-11-26 01:00:00Z, 2026-11-27 01:00:00Z, 2026-11-28 01:00:00Z"
+    )
+    assert f"  - 5 runs vanish: {vanish}\n" in " ".join(shown.split("\n    ")) + "\n"
+    assert "  too many runs to compare: >10,000 before, >10,000 after" in shown
+    assert "In the next 7 days, 9 runs would appear and 5 runs would vanish." in shown
+    assert "The runs of 1 job are too many to compare, and not included." in shown
+    assert (
+        "In the next 1 day, 2 runs would appear and 0 runs would vanish."
+        in cli("jobs", "apply", "-f", file, "--dry-run", "--days", "1").stdout
+    )
+    assert "appear" not in cli("jobs", "apply", "-f", file, "--dry-run", "--days", "0").stdout
+    applied = cli("jobs", "apply", "-f", file)
+    assert "In the next 7 days, 9 runs appear and 5 runs vanish." in applied.stdout
+    assert "+2 -5" in row(applied, "nightly")
+    assert cli("jobs", "apply", "-f", file, "--days", "93").exit_code == 2
+
+
+@pytest.mark.usefixtures("empty")
+def test_a_job_that_never_runs_again_is_called_out(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "jobs.yaml").write_text(
+        "jobs:\n  - {name: over, run: {argv: [x]}, schedule: {every: 1h, end: 2026-01-01T00:00:00Z}}\n"
+        "  - {name: past, run: {argv: [x]}, schedule: {at: 2026-01-01T00:00:00Z}, misfire: skip}\n"
+    )
+    for dry_run in (("--dry-run",), ()):
+        shown = " ".join(cli("jobs", "apply", "-f", "jobs.yaml", *dry_run).stderr.split())
+        assert "over: this job never runs again: its `end` is past" in shown
+        assert "past: its `at` is past, so it is recorded as skipped, and never again" in shown
 
 
 @pytest.mark.usefixtures("scene")
@@ -468,10 +505,12 @@ def test_if_one_of_several_requests_is_invalid_no_job_is_applied(
     path = many(tmp_path, names)
     compare = empty.service.jobs.compare
 
-    async def refuse_the_last(jobs: Sequence[Job], implicit_misfires: Mapping[str, str]) -> list[Comparison]:
+    async def refuse_the_last(
+        jobs: Sequence[Job], implicit_misfires: Mapping[str, str], **rest: Any
+    ) -> list[Comparison]:
         if any(job.name == "job-4" for job in jobs):
             raise InvalidInput("this name is reserved")
-        return await compare(jobs, implicit_misfires)
+        return await compare(jobs, implicit_misfires, **rest)
 
     with monkeypatch.context() as patch:
         patch.setattr(empty.service.jobs, "compare", refuse_the_last)

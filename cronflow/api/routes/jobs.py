@@ -43,11 +43,13 @@ from cronflow.schemas.jobs import (
     DeletedSchema,
     FiresSchema,
     JobSchema,
+    RunTotalsSchema,
     VersionSchema,
     comparison_schema,
     deleted_schema,
     fires_schema,
     job_schema,
+    run_totals_schema,
     version_schema,
 )
 from cronflow.schemas.runs import AskedSchema, asked_schema
@@ -63,6 +65,7 @@ from cronflow.schemas.summaries import JobSummarySchema, job_summary_schema
 from cronflow.schemas.why import WhySchema, why_schema
 from cronflow.usecases import UseCases
 from cronflow.usecases.edit import ABSENT
+from cronflow.usecases.run_changes import DAYS, MOST_DAYS
 from cronflow.usecases.search import JobFilter, labels_of
 
 router = new_router("jobs")
@@ -114,6 +117,8 @@ class PlanSchema(Schema):
 
     jobs: list[AppliedSchema]
     """In the order of the request."""
+    runs: RunTotalsSchema
+    """What would become of the runs of the coming days, over all jobs."""
 
 
 class AppliedPage(Schema):
@@ -121,6 +126,8 @@ class AppliedPage(Schema):
 
     jobs: list[AppliedSchema]
     """In the order of the request."""
+    runs: RunTotalsSchema
+    """What becomes of the runs of the coming days, over all jobs."""
 
 
 def _job_list(value: object) -> list[object]:
@@ -146,6 +153,9 @@ class RunInput(Input, json_schema_extra={"examples": [{"args": {"region": "us"}}
 
 
 Planned = Annotated[PlanInput, body(PlanInput)]
+Days = Annotated[
+    int, Query(ge=0, le=MOST_DAYS, description="Compare the runs of so many coming days; 0: do not compare them.")
+]
 
 
 @router.get("/jobs")
@@ -204,25 +214,30 @@ async def create_job(service: Uses, by: EditorOfJobs, deployed: Deployed, body: 
 
 
 @router.post("/jobs/plan")
-async def plan_jobs(service: Uses, by: Anybody, deployed: Deployed, asked: Planned) -> PlanSchema:
-    """What would change if these jobs were applied, with the resulting next fire of each. Nothing is written, and other
-    jobs are not affected. Refused if applying them would be refused to an editor.
+async def plan_jobs(service: Uses, by: Anybody, deployed: Deployed, asked: Planned, days: Days = DAYS) -> PlanSchema:
+    """What would change if these jobs were applied, with the resulting next fire of each, and which runs of the coming
+    days would appear and vanish. Nothing is written, and other jobs are not affected. Refused if applying them would be
+    refused to an editor.
     """
     jobs, implicit = _jobs(asked, deployed)
     if by.role is Role.EDITOR or by.jobs:
         check_written(by, jobs)
-    return {"jobs": [comparison_schema(one) for one in await service.jobs.compare(jobs, implicit)]}
+    found = [comparison_schema(one) for one in await service.jobs.compare(jobs, implicit, days=days)]
+    return {"jobs": found, "runs": run_totals_schema(found)}
 
 
 @router.post("/jobs/apply", responses=may(409))
-async def apply_jobs(service: Uses, by: EditorOfJobs, deployed: Deployed, asked: Planned) -> AppliedPage:
+async def apply_jobs(
+    service: Uses, by: EditorOfJobs, deployed: Deployed, asked: Planned, days: Days = DAYS
+) -> AppliedPage:
     """Create or replace several jobs; other jobs are not affected. Nothing is written unless all jobs are valid. 409
     when one of them keeps being changed concurrently: the others may be applied, and it is safe to apply all again.
     """
     jobs, implicit = _jobs(asked, deployed)
     check_written(by, jobs)
-    applied = await service.jobs.applied(jobs, by=by.name, implicit_misfires=implicit)
-    return {"jobs": [comparison_schema(one) for one in applied]}
+    applied = await service.jobs.applied(jobs, by=by.name, implicit_misfires=implicit, days=days)
+    found = [comparison_schema(one) for one in applied]
+    return {"jobs": found, "runs": run_totals_schema(found)}
 
 
 @graph.get("/job-graph", responses=may(404))

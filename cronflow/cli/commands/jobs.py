@@ -35,6 +35,7 @@ from cronflow.cli.terminal.output import (
     write_json,
 )
 from cronflow.cli.views import jobs as views
+from cronflow.cli.views.applied import applied_page, warn_about
 from cronflow.cli.views.chains import NO_GRAPH, GraphFormat, print_graph
 from cronflow.cli.views.lines import follow_run, wait_for_end
 from cronflow.cli.views.runs import end_of_run, run_page, went_well, without_late
@@ -42,6 +43,7 @@ from cronflow.cli.views.why import waits_for_node
 from cronflow.domain.backfill import BackfillScope, parse_rate
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import SYSTEM_PREFIX
+from cronflow.usecases.run_changes import DAYS, MOST_DAYS
 
 if TYPE_CHECKING:
     from cronflow.cli.connect import Cluster
@@ -79,6 +81,15 @@ def apply(
     ] = None,
     app: Annotated[list[str] | None, typer.Option(metavar="MODULE:APP", help="Apply the jobs of a Python App.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the changes without applying them.")] = False,
+    days: Annotated[
+        int,
+        typer.Option(
+            metavar="DAYS",
+            min=0,
+            max=MOST_DAYS,
+            help="Show which runs of the coming days appear and vanish; 0: do not compare them.",
+        ),
+    ] = DAYS,
     check_python: Annotated[
         bool, typer.Option("--import/--no-import", help="Import Python targets to check that they exist.")
     ] = True,
@@ -89,14 +100,14 @@ def apply(
     with rare_garbage_collection(JOBS_ARE_NO_GARBAGE):
         wanted, implicit = _read([*(file or ()), *(files or ())], app or (), check_python=check_python)
         send, use = (applying.plan, connect.call) if dry_run else (applying.apply, connect.change)
-        applied = use(lambda cluster: send(cluster, wanted, implicit))
+        applied = use(lambda cluster: send(cluster, wanted, implicit, days))
     show(
         output,
         applied,
         [one["name"] for one in applied],
-        lambda: views.applied_page(applied, times.now(), dry_run=dry_run),
+        lambda: applied_page(applied, times.now(), days=days, dry_run=dry_run),
     )
-    views.warn_about(applied)
+    warn_about(applied)
 
 
 def _read(files: Sequence[Path], apps: Sequence[str], *, check_python: bool) -> JobsRead:
