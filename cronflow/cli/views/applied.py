@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from cronflow.cli.terminal import formatting, times
+from cronflow.cli.terminal import formatting
 from cronflow.cli.terminal.output import console, warn
 from cronflow.cli.terminal.tables import Column, hanging, table_of
 from cronflow.cli.views.jobs import next_text, next_utc, state_text
@@ -70,9 +70,8 @@ def _differences(one: AppliedSchema) -> None:
         ("- ", formatting.RED, "vanish", runs["removed"], runs["first_removed"]),
     ):
         if count != 0:
-            shown = [times.absolute(fire) for fire in first]
-            more = ["…"] if shown and (count is None or count > len(shown)) else []
-            named = f": {', '.join([*shown, *more])}" if shown else ""
+            more = ["…"] if count is None or count > len(first) else []
+            named = f": {', '.join([*first, *more])}" if first else ""
             one_run = "1 run" if count == 1 else f"{_number(count)} runs"
             hanging(Text.assemble("  ", (sign, style)), f"{one_run} {verb}{'s' if count == 1 else ''}{named}")
 
@@ -82,9 +81,12 @@ def _change(runs: RunChangesSchema | None) -> str:
     if runs is None:
         return ""
     if not runs["compared"]:
-        return f"{_number(runs['before'])} → {_number(runs['after'])}"
+        before, after = _number(runs["before"]), _number(runs["after"])
+        return before if before == after else f"{before} → {after}"
     signs = (("+", runs["added"]), ("-", runs["removed"]))
-    return " ".join(f"{sign}{_number(count)}" for sign, count in signs if count != 0) or "same"
+    return " ".join(f"{sign}{_number(count)}" for sign, count in signs if count != 0) or (
+        "same" if runs["after"] else "none"
+    )
 
 
 def _totals(applied: Sequence[AppliedSchema], days: int, *, dry_run: bool) -> str:
@@ -93,17 +95,20 @@ def _totals(applied: Sequence[AppliedSchema], days: int, *, dry_run: bool) -> st
     if not any("runs" in one for one in applied):
         return ""
     totals = run_totals_schema(applied)
-    some = "at least " if totals["at_least"] else ""
-    would = "would " if dry_run else ""
-    appear, vanish = (f"{some}{formatting.plural(totals[key], 'run')}" for key in ("added", "removed"))
-    verbs = [
-        f"{would}{verb}" if dry_run or count != 1 else f"{verb}s"
-        for verb, count in (("appear", totals["added"]), ("vanish", totals["removed"]))
+    parts = [
+        _sentence(totals["added"], "appear", at_least=totals["at_least"], would=dry_run),
+        _sentence(totals["removed"], "vanish", at_least=totals["at_least"], would=dry_run),
     ]
-    text = f"In the next {formatting.plural(days, 'day')}, {appear} {verbs[0]} and {vanish} {verbs[1]}."
+    text = f"In the next {formatting.plural(days, 'day')}, {' and '.join(parts)}."
     if count := totals["not_compared"]:
         text += f" The runs of {formatting.plural(count, 'job')} are too many to compare, and not included."
     return text
+
+
+def _sentence(count: int, verb: str, *, at_least: bool, would: bool) -> str:
+    """`1 run appears`, `at least 10,000 runs would vanish`, `none vanish`."""
+    some = f"{'at least ' if at_least else ''}{formatting.plural(count, 'run')}" if count else "none"
+    return f"{some} {f'would {verb}' if would else f'{verb}s' if count == 1 else verb}"
 
 
 def _number(count: int | None) -> str:
