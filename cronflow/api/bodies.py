@@ -91,21 +91,21 @@ NodeName = Annotated[str, Path(description="The node.")]
 RunId = Annotated[str, Path(description="The run.")]
 Uses = Annotated[UseCases, Depends(_service)]
 Deployed = Annotated[Deployment, Depends(_deployment)]
-_INSTANT = BeforeValidator(_validator(lambda value: None if value is None else instant(value)))
+INSTANT = BeforeValidator(_validator(lambda value: None if value is None else instant(value)))
 Since = Annotated[
     datetime | None,
-    _INSTANT,
+    INSTANT,
     Query(description="Due from this instant on, for example 2026-11-21T02:00:00Z."),
 ]
-Until = Annotated[datetime | None, _INSTANT, Query(description="Due before this instant.")]
+Until = Annotated[datetime | None, INSTANT, Query(description="Due before this instant.")]
 From = Annotated[
     datetime | None,
-    _INSTANT,
+    INSTANT,
     Query(description="Not older than this instant, for example 2026-11-21T02:00:00Z."),
 ]
 At = Annotated[
     datetime | None,
-    _INSTANT,
+    INSTANT,
     Query(description="The instant; without it the latest one that was due."),
 ]
 

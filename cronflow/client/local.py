@@ -213,8 +213,10 @@ class LocalJobs(Resource):
         found, started = await self._service.backfills.request(name, first, last, scope, limit, by=self._by)
         return backfill_schema(BackfillProgress(found), planned=not started)
 
-    async def next(self, name: str, n: int = 10) -> FiresSchema:
-        return fires_schema(await self._service.jobs.get(name), await self._service.jobs.next_fires(name, n))
+    async def next(
+        self, name: str, n: int = 10, *, first: datetime | None = None, until: datetime | None = None
+    ) -> FiresSchema:
+        return fires_schema(*await self._service.jobs.next_fires(name, n, first, until))
 
     async def why(self, name: str, at: datetime | None = None, *, exact: bool = True) -> WhySchema:
         return why_schema(await self._service.explain.why(name, at, exact=exact))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from typing import Literal, NotRequired, cast
 
 from cronflow.documents import JobForm, job_document
@@ -11,11 +10,19 @@ from cronflow.domain.chain import after_words
 from cronflow.domain.job import Job, JobRecord, Pause, PendingRun
 from cronflow.domain.job_breaker import BreakerState
 from cronflow.domain.run import Run, RunState
-from cronflow.domain.schedule.comparison import MOST_COUNTED, FireChanges
+from cronflow.domain.schedule.comparison import MOST_COUNTED
+from cronflow.domain.schedule.preview import PreviewRow, zone_name
 from cronflow.domain.version import Version
 from cronflow.schemas import Schema, iso, optional_iso
 from cronflow.schemas.runs import CoversSchema, MarkSchema, covers_schema, mark_schema
-from cronflow.schemas.schedules import schedule_words
+from cronflow.schemas.schedules import (
+    PreviewRowSchema,
+    RunChangesSchema,
+    row_schemas,
+    run_changes_schema,
+    schedule_words,
+    zones_of,
+)
 from cronflow.usecases.audit import masked
 from cronflow.usecases.edit import Result
 from cronflow.usecases.jobs import Comparison
@@ -131,25 +138,6 @@ class DifferenceSchema(Schema):
     """New value; null: not set."""
 
 
-class RunChangesSchema(Schema):
-    """What becomes of the runs of the coming days. A number that is null is more than 10,000."""
-
-    before: int | None
-    """Runs before the change."""
-    after: int | None
-    """Runs after the change."""
-    compared: bool
-    """Whether the runs were compared one by one; false: there are too many, and they were only counted."""
-    added: int | None
-    """Runs that appear; null if they were not compared."""
-    removed: int | None
-    """Runs that vanish; null if they were not compared."""
-    first_added: list[str]
-    """The first ones that appear, if the schedule was another one before."""
-    first_removed: list[str]
-    """The first ones that vanish, if the schedule is another one afterwards."""
-
-
 class RunTotalsSchema(Schema):
     """What becomes of the runs of all jobs in the coming days."""
 
@@ -206,6 +194,10 @@ class FiresSchema(Schema):
     """State of the job; a paused or disabled job does not fire."""
     fires: list[str]
     """The instants."""
+    tz: str
+    """The time zone of its schedule."""
+    rows: list[PreviewRowSchema]
+    """The same times in that time zone and in UTC, and the instants between them that do not fire."""
 
 
 class DeletedSchema(Schema):
@@ -330,18 +322,6 @@ def comparison_schema(comparison: Comparison) -> AppliedSchema:
     return schema
 
 
-def run_changes_schema(changes: FireChanges) -> RunChangesSchema:
-    return {
-        "before": changes.before,
-        "after": changes.after,
-        "compared": changes.compared,
-        "added": changes.added,
-        "removed": changes.removed,
-        "first_added": [*map(iso, changes.first_added)],
-        "first_removed": [*map(iso, changes.first_removed)],
-    }
-
-
 def run_totals_schema(applied: Iterable[AppliedSchema]) -> RunTotalsSchema:
     """The sums over these jobs."""
     changes = [one["runs"] for one in applied if "runs" in one]
@@ -364,8 +344,15 @@ def recent_schema(record: JobRecord, runs: Sequence[Run]) -> RecentSchema:
     }
 
 
-def fires_schema(record: JobRecord, fires: Sequence[datetime]) -> FiresSchema:
-    return {"job": record.name, "state": job_state(record), "fires": [iso(fire) for fire in fires]}
+def fires_schema(record: JobRecord, rows: Sequence[PreviewRow]) -> FiresSchema:
+    tz = "UTC" if record.job.schedule is None else zone_name(record.job.schedule)
+    return {
+        "job": record.name,
+        "state": job_state(record),
+        "fires": [iso(row.fire) for row in rows if not row.note],
+        "tz": tz,
+        "rows": row_schemas(rows, zones_of([tz, "UTC"])),
+    }
 
 
 def deleted_schema(record: JobRecord) -> DeletedSchema:

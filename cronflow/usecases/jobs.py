@@ -37,9 +37,8 @@ from cronflow.domain.planning import fires_text, first_fire, run_on_request
 from cronflow.domain.resources import NOTHING, ResourceAmount
 from cronflow.domain.run import Covers, Kind, Run, RunState
 from cronflow.domain.schedule.comparison import FireChanges
-from cronflow.domain.schedule.describe import Preview, preview
-from cronflow.domain.schedule.fires import next_after
 from cronflow.domain.schedule.kinds import Once, Schedule
+from cronflow.domain.schedule.preview import Preview, PreviewRow, just_before, preview, rows_after
 from cronflow.domain.upstream_values import upstream_problems
 from cronflow.ports import Backends, Bus, Clock, Signal
 from cronflow.usecases.audit import Auditor, Changed
@@ -47,7 +46,7 @@ from cronflow.usecases.edit import Edited, Editor, Result, consumed, left_behind
 from cronflow.usecases.job_breakers import JobBreakers
 from cronflow.usecases.job_graph import JobGraphUseCases
 from cronflow.usecases.limit_names import refuse_absent_limits
-from cronflow.usecases.run_changes import check_days, never_again, run_changes
+from cronflow.usecases.run_changes import DAYS, check_days, never_again, run_changes
 from cronflow.usecases.search import ScheduleLoadReport, schedule_load_report
 
 BATCH = 250
@@ -338,19 +337,33 @@ class JobUseCases:
             await self._audit.record_events(by, (changed, JobBreakerClosed(name, f"{by or 'somebody'} closed it")))
         return record
 
-    async def next_fires(self, name: str, count: int) -> list[datetime]:
-        """The next fire times, starting at the cursor; empty for a job without a schedule. Raises NotFound."""
+    async def next_fires(
+        self, name: str, count: int, start: datetime | None = None, until: datetime | None = None
+    ) -> tuple[JobRecord, list[PreviewRow]]:
+        """The job and its fires before `until`, starting at the cursor, or with those of its schedule from `start` on;
+        none for a job without a schedule. Raises NotFound, and InvalidInput when `start` is out of reach.
+        """
         record = await self.get(name)
-        fires: list[datetime] = []
-        fire = record.next_fire
-        while fire is not None and len(fires) < count and record.job.schedule is not None:
-            fires.append(fire)
-            fire = next_after(record.job.schedule, fire)
-        return fires
+        after = record.next_fire if start is None else start
+        if record.job.schedule is None or after is None:
+            return record, []
+        return record, rows_after(record.job.schedule, just_before(after), count, until)
 
-    def preview(self, schedule: Schedule, count: int, start: datetime | None = None) -> Preview:
-        """Describe a schedule and list its fires from `start` on, by default from now. Raises InvalidInput."""
-        return preview(schedule, self._clock.now(), count, start)
+    def preview(
+        self, schedule: Schedule, count: int, start: datetime | None = None, until: datetime | None = None
+    ) -> Preview:
+        """Describe a schedule and list its fires before `until` from `start` on, by default from now. Raises
+        InvalidInput.
+        """
+        return preview(schedule, self._clock.now(), count, start, until)
+
+    async def preview_change(self, name: str, schedule: Schedule, days: int = DAYS) -> FireChanges | None:
+        """What would become of the runs of the coming days if the job had this schedule. Raises NotFound."""
+        check_days(days)
+        record, now = await self.get(name), self._clock.now()
+        changed = compare(record, replace(record.job, schedule=schedule), now)
+        [found] = await run_changes([(record, changed.record)], now, days)
+        return found
 
     async def schedule_load(self, name: str = "", schedule: Schedule | None = None) -> ScheduleLoadReport:
         """The planned fires of all jobs for a week, and the rank of the named job or given schedule among them.

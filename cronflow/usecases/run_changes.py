@@ -15,8 +15,9 @@ from cronflow.domain import planning
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import JobRecord
 from cronflow.domain.schedule import comparison
-from cronflow.domain.schedule.comparison import FireChanges, Upcoming, why_over
-from cronflow.domain.schedule.kinds import Once, next_after
+from cronflow.domain.schedule.comparison import FireChanges, UpcomingFires, why_over
+from cronflow.domain.schedule.fires import next_after
+from cronflow.domain.schedule.kinds import Once
 from cronflow.domain.schedule.zones import SECOND
 
 DAYS = 7
@@ -73,7 +74,7 @@ def _moves(before: JobRecord | None, after: JobRecord) -> bool:
     return (before.job.schedule, before.job.enabled) != (after.job.schedule, after.job.enabled)
 
 
-def _upcoming(record: JobRecord, now: datetime) -> Upcoming | None:
+def _upcoming(record: JobRecord, now: datetime) -> UpcomingFires | None:
     """The runs that the schedule is going to have; none while the job is paused until somebody resumes it."""
     schedule, first = record.job.schedule, record.next_fire
     if schedule is None or first is None or not record.job.enabled or record.deleted_at is not None:
@@ -85,4 +86,4 @@ def _upcoming(record: JobRecord, now: datetime) -> Upcoming | None:
         begin = max(begin, record.pause.until)
     if first < begin and not isinstance(schedule, Once):
         first = next_after(schedule, begin - SECOND)
-    return None if first is None else Upcoming(schedule, first)
+    return None if first is None else UpcomingFires(schedule, first)

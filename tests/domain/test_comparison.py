@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cronflow.domain.schedule.comparison import MOST_COMPARED, FireChanges, Upcoming, compare, why_over
-from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule, next_after
+from cronflow.domain.schedule.comparison import MOST_COMPARED, FireChanges, UpcomingFires, compare, why_over
+from cronflow.domain.schedule.fires import next_after
+from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 WEEK = NOON + timedelta(days=7)
@@ -27,9 +28,9 @@ SCHEDULES: list[Schedule] = [
 ]
 
 
-def upcoming(schedule: Schedule | None, since: datetime = NOON) -> Upcoming | None:
+def upcoming(schedule: Schedule | None, since: datetime = NOON) -> UpcomingFires | None:
     first = None if schedule is None else next_after(schedule, since)
-    return None if schedule is None or first is None else Upcoming(schedule, first)
+    return None if schedule is None or first is None else UpcomingFires(schedule, first)
 
 
 def listed(schedule: Schedule | None, last: datetime) -> set[datetime]:

@@ -372,8 +372,9 @@ async def test_the_same_key_triggers_the_same_run(bench: Bench) -> None:
 
 async def test_the_next_fires_begin_with_the_cursor(bench: Bench) -> None:
     await bench.service.jobs.apply([a_job(), a_job("by-hand", schedule=None)])
-    assert await bench.service.jobs.next_fires("report", 3) == [bench.start + k * MINUTE for k in range(3)]
-    assert await bench.service.jobs.next_fires("by-hand", 3) == []
+    _, rows = await bench.service.jobs.next_fires("report", 3)
+    assert [row.fire for row in rows] == [bench.start + k * MINUTE for k in range(3)]
+    assert (await bench.service.jobs.next_fires("by-hand", 3))[1] == []
 
 
 async def test_a_changed_schedule_leaves_a_pause_and_what_fell_due_in_it_is_recorded_as_paused(bench: Bench) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import datetime, tzinfo
 from typing import Annotated, Any
 
 from fastapi import Header, Query, Response
@@ -11,6 +12,7 @@ from pydantic import Field
 
 from cronflow.api.access import Anybody, Editor, EditorOfJobs, Operator, Viewer, check_args, check_written
 from cronflow.api.bodies import (
+    INSTANT,
     Arguments,
     At,
     Body,
@@ -31,10 +33,10 @@ from cronflow.api.responses import PREFIX, may, new_router
 from cronflow.api.routes.runs import Brief, RunPage, RunSummaryPage, run_page
 from cronflow.documents import JobForm, implicit_misfires, job_document, parse_job, parse_schedule
 from cronflow.documents.schedules import ScheduleForm
-from cronflow.documents.values import got
+from cronflow.documents.values import got, under
 from cronflow.domain.access import Principal, Role
-from cronflow.domain.errors import MOST_PROBLEMS, InvalidInput, Problem
-from cronflow.domain.job import Job, JobRecord
+from cronflow.domain.errors import MOST_PROBLEMS, InvalidInput, NotFound, Problem
+from cronflow.domain.job import Job, JobRecord, for_job
 from cronflow.ports import RunQuery
 from cronflow.schemas import Schema
 from cronflow.schemas.job_graph import JobGraphSchema, job_graph_schema
@@ -59,7 +61,9 @@ from cronflow.schemas.schedules import (
     ScheduleLoadSchema,
     days_schema,
     preview_schema,
+    run_changes_schema,
     schedule_load_schema,
+    zones_of,
 )
 from cronflow.schemas.summaries import JobSummarySchema, job_summary_schema
 from cronflow.schemas.why import WhySchema, why_schema
@@ -355,9 +359,15 @@ async def next_fires(
     _: Viewer,
     name: JobName,
     n: Annotated[int, Query(ge=1, le=1000, description="How many.")] = 10,
+    first: Annotated[
+        datetime | None,
+        INSTANT,
+        Query(alias="from", description="From this instant on, whatever is already planned; by default the next one."),
+    ] = None,
+    until: Annotated[datetime | None, INSTANT, Query(description="Before this instant.")] = None,
 ) -> FiresSchema:
-    """The next fires of a job."""
-    return fires_schema(await service.jobs.get(name), await service.jobs.next_fires(name, n))
+    """The next fires of a job, or those of its schedule in another span of time."""
+    return fires_schema(*await service.jobs.next_fires(name, n, first, until))
 
 
 @router.get("/jobs/{name}/why", responses=may(404))
@@ -456,24 +466,56 @@ schedules = new_router("schedules")
 PREVIEW = {"schedule": {"cron": "0 9 * * MON#2", "tz": "Europe/Berlin"}, "count": 3}
 
 
+def _schedule_document(value: object) -> object:
+    """The document, once it is valid; the settings complete it later."""
+    parse_schedule(value, "")
+    return value
+
+
 class PreviewInput(Input, json_schema_extra={"examples": [PREVIEW]}):
     """A schedule, as in a job."""
 
-    schedule: Annotated[object, reads(lambda value: value, ScheduleForm)]
+    schedule: Annotated[object, reads(_schedule_document, ScheduleForm)]
     """The schedule."""
     count: Annotated[int, Field(ge=1, le=100)] = 10
     """How many fires."""
     start: Instant = None
     """Fires from this instant on; by default from now."""
+    until: Instant = None
+    """Fires before this instant."""
+    zones: Annotated[list[str], Field(max_length=10, default_factory=list)]
+    """Time zones of the rows; by default that of the schedule, and UTC."""
+    job: Annotated[str | None, Field(max_length=200)] = None
+    """A job that might get the schedule: `changes` has what would become of its runs."""
+    days: Annotated[int, Field(ge=1, le=MOST_DAYS)] = DAYS
+    """Compare the runs of so many coming days."""
 
 
-@schedules.post("/schedules/preview")
+@schedules.post("/schedules/preview", responses=may(404))
 async def preview_schedule(
-    service: Uses, _: Viewer, deployed: Deployed, asked: Annotated[PreviewInput, body(PreviewInput)]
+    service: Uses, by: Viewer, deployed: Deployed, asked: Annotated[PreviewInput, body(PreviewInput)]
 ) -> PreviewSchema:
-    """What a schedule means: in words, its next fires, and warnings."""
+    """What a schedule means: in words, its next fires in several time zones, and warnings; for a job also which of its
+    runs would appear and vanish. 404 when there is no such job.
+    """
     schedule = parse_schedule(asked.schedule, tz=deployed.timezone)
-    return preview_schema(service.jobs.preview(schedule, asked.count, asked.start))
+    if asked.job is not None:
+        schedule = for_job(schedule, asked.job)
+    zones = _zones(asked.zones)
+    found = preview_schema(service.jobs.preview(schedule, asked.count, asked.start, asked.until), zones)
+    if asked.job is not None:
+        if by.jobs and not by.may_read(asked.job):
+            raise NotFound("job", asked.job)
+        changes = await service.jobs.preview_change(asked.job, schedule, asked.days)
+        found["changes"] = None if changes is None else run_changes_schema(changes)
+    return found
+
+
+def _zones(names: Sequence[str]) -> Mapping[str, tzinfo | None] | None:
+    try:
+        return zones_of(names) or None
+    except InvalidInput as error:
+        raise InvalidInput(under("zones", error.problems)) from None
 
 
 @schedules.get("/schedules/herd", responses=may(404))

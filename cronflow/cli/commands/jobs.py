@@ -38,6 +38,7 @@ from cronflow.cli.views import jobs as views
 from cronflow.cli.views.applied import applied_page, warn_about
 from cronflow.cli.views.chains import NO_GRAPH, GraphFormat, print_graph
 from cronflow.cli.views.lines import follow_run, wait_for_end
+from cronflow.cli.views.preview import fire_table, in_zones, usual_zones, zone_of
 from cronflow.cli.views.runs import end_of_run, run_page, went_well, without_late
 from cronflow.cli.views.why import waits_for_node
 from cronflow.domain.backfill import BackfillScope, parse_rate
@@ -199,23 +200,39 @@ def graph(
 def next_fires(
     name: Name,
     count: Annotated[int, typer.Option("-n", metavar="COUNT", min=1, max=1000, help="The number of fires.")] = 10,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="TIME",
+            help="Show the fires of the schedule from this time on; without an offset, it is in the time zone of the "
+            "schedule.  [the next fire]",
+        ),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Show fires before this time, which is read as --from.")
+    ] = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show when a job is due next."""
+    """Show when a job is due next, or when its schedule fires in another span of time."""
+    first = None if start is None else times.wall_clock(start, "--from")
+    last = None if until is None else times.wall_clock(until, "--until")
 
     async def read(cluster: Cluster) -> tuple[JobSchema, FiresSchema]:
-        return await cluster.jobs.get(name), await cluster.jobs.next(name, count)
+        job = await cluster.jobs.get(name)
+        tz = zone_of(job)
+        between = {"first": times.in_zone(first, tz), "until": times.in_zone(last, tz)}
+        return job, await cluster.jobs.next(name, count, **between)
 
     job, found = connect.call(read)
-    fires = [times.parsed(fire) for fire in found["fires"]]
-    tz = views.zone_of(job)
-    show(output, found, found["fires"], lambda: views.fire_table(fires, tz, times.now()))
+    fires, zones = found["fires"], usual_zones(zone_of(job))
+    show(output, found, fires, lambda: fire_table(in_zones(found, zones), times.now()))
     if job["schedule"] is None and job.get("after"):
         note(f"{name} has no schedule; it runs after the jobs that it follows: cronflow jobs why {name}")
     elif job["schedule"] is None:
         note(f"{name} has no schedule; run it manually: cronflow jobs run {name}")
     elif not fires:
-        note(f"{name} has no further fires")
+        note(f"{name} has no {'fires in this span of time' if start or until else 'further fires'}")
     elif not job["enabled"]:
         note(f"{name} is disabled: it does not run until its definition has enabled: true")
     elif job["paused"]:

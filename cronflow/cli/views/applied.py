@@ -15,7 +15,8 @@ from cronflow.cli.views.jobs import next_text, next_utc, state_text
 from cronflow.domain.schedule.comparison import MOST_COUNTED
 
 if TYPE_CHECKING:
-    from cronflow.schemas.jobs import AppliedSchema, RunChangesSchema
+    from cronflow.schemas.jobs import AppliedSchema
+    from cronflow.schemas.schedules import RunChangesSchema
 
 MOST_NAMED = 5
 

@@ -10,9 +10,8 @@ from rich.text import Text
 
 from cronflow.cli.terminal import formatting, times
 from cronflow.cli.terminal.output import console, yaml_text
-from cronflow.cli.terminal.tables import BlockTable, Cell, Column, facts, table, table_of
+from cronflow.cli.terminal.tables import BlockTable, Cell, Column, facts, table_of
 from cronflow.domain.chain import after_words
-from cronflow.domain.schedule.zones import find_zone
 
 if TYPE_CHECKING:
     from cronflow.schemas.jobs import AppliedSchema, JobSchema, PauseSchema, VersionSchema
@@ -104,31 +103,6 @@ def version_table(versions: Sequence[VersionSchema], now: datetime) -> None:
             (Column("SCHEDULE", least=18), lambda version: _schedule(version["job"])),
         ],
     )
-
-
-def fire_table(fires: Sequence[datetime], tz: str, now: datetime) -> None:
-    """Instants in a time zone, in UTC (unless that is the zone), and relative to now."""
-    zone = find_zone(tz)
-    columns = [Column("#", drop=3, align="right"), Column(tz), Column("UTC"), Column("FROM NOW", drop=1)]
-    rows = [
-        [
-            str(n),
-            f"{fire.astimezone(zone):%a %Y-%m-%d %H:%M:%S} {fire.astimezone(zone).isoformat()[19:]}",
-            times.absolute(fire) if tz != "UTC" else f"{fire:%a} {times.absolute(fire)}",
-            times.relative(fire, now),
-        ]
-        for n, fire in enumerate(fires, 1)
-    ]
-    if tz == "UTC":
-        del columns[1]
-        for row in rows:
-            del row[1]
-    table(columns, rows)
-
-
-def zone_of(job: JobSchema) -> str:
-    schedule: Mapping[str, Any] = job["schedule"] or {}
-    return str(schedule.get("tz", "UTC"))
 
 
 def state_text(job: JobSchema | AppliedSchema) -> Text:

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from cronflow.domain.schedule.kinds import Once, Schedule, count_between, next_after
+from cronflow.domain.schedule.fires import count_between, next_after
+from cronflow.domain.schedule.kinds import Once, Schedule
 
 MOST_COMPARED = 2000
 """Fires of one side that are compared one by one."""
@@ -21,7 +22,7 @@ SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Upcoming:
+class UpcomingFires:
     """The fires of a schedule from `first` on, which is one of them."""
 
     schedule: Schedule
@@ -59,7 +60,9 @@ class FireChanges:
         return self.before + self.after if self.compared and self.before and self.after else 0
 
 
-def compare(old: Upcoming | None, new: Upcoming | None, last: datetime, *, most: int = MOST_COMPARED) -> FireChanges:
+def compare(
+    old: UpcomingFires | None, new: UpcomingFires | None, last: datetime, *, most: int = MOST_COMPARED
+) -> FireChanges:
     """Compare the fires until `last`, inclusive. At most `most` fires of each side are compared one by one."""
     before = 0 if old is None else old.count(last)
     if old == new:
