@@ -201,13 +201,13 @@ def test_a_schedule_that_depends_on_the_name_of_its_job_says_so(cli: Cli) -> Non
 
 
 def test_several_schedules_and_what_they_skip_are_shown(cli: Cli) -> None:
-    document = '{any: [{cron: "0 9 * * *"}, {every: 1d, time: "21:00"}], blackout: [{from: "20:00", to: "22:00"}]}'
+    document = '{any: [{cron: "0 9 * * *"}, {every: 1d, time: "21:00"}], blackout: [{start: "20:00", end: "22:00"}]}'
     found = explained(cli, document, "--tz", BERLIN, "-n", "2")
     assert (found["tz"], found["fires"]) == (BERLIN, ["2026-11-22T08:00:00Z", "2026-11-23T08:00:00Z"])
     # The skipped ones are rows of their own.
     assert [row["note"] for row in found["rows"]] == ["skipped: blackout: 20:00 to 22:00", None] * 2
     assert "skipped: blackout" in cli("cron", "explain", document, "-n", "1", columns=140).stdout
-    endless = explained(cli, '{every: 1h, blackout: [{from: "00:00", to: "12:00"}, {from: "12:00", to: "00:00"}]}')
+    endless = explained(cli, '{every: 1h, blackout: [{start: "00:00", end: "12:00"}, {start: "12:00", end: "00:00"}]}')
     assert endless["fires"] == []
 
 
