@@ -77,7 +77,7 @@ def _moves(before: JobRecord | None, after: JobRecord) -> bool:
 def _upcoming(record: JobRecord, now: datetime) -> UpcomingFires | None:
     """The runs that the schedule is going to have; none while the job is paused until somebody resumes it."""
     schedule, first = record.job.schedule, record.next_fire
-    if schedule is None or first is None or not record.job.enabled or record.deleted_at is not None:
+    if schedule is None or first is None or not record.job.enabled:
         return None
     begin = now.replace(microsecond=0)
     if record.paused:
