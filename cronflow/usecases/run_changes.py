@@ -1,7 +1,7 @@
 """Which runs of the coming days a change of jobs adds and removes.
 
 The cost is bounded for any number of jobs: after `MOST_COMPARED` instants of all jobs together, the runs of the others
-are only counted. Other work of the process goes on in between.
+are only counted. Jobs with the same schedules share a comparison, and other work of the process goes on in between.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ DAYS = 7
 MOST_DAYS = 92
 MOST_COMPARED = 50_000
 """Instants of all jobs together."""
-JOBS_AT_A_TIME = 20
 
 Change = tuple[JobRecord | None, JobRecord]
 """A job before its change, None if there was none, and after it."""
@@ -41,15 +40,18 @@ async def run_changes(changes: Sequence[Change], now: datetime, days: int) -> li
     last = now + timedelta(days=days)
     left = MOST_COMPARED
     found: list[FireChanges | None] = []
-    for n, (before, after) in enumerate(changes):
-        if n % JOBS_AT_A_TIME == 0:
-            await asyncio.sleep(0)
+    known: dict[tuple[UpcomingFires | None, UpcomingFires | None], FireChanges] = {}
+    for before, after in changes:
         if not _moves(before, after):
             found.append(None)
             continue
-        old = None if before is None else _upcoming(before, now)
-        changed = comparison.compare(old, _upcoming(after, now), last, most=min(comparison.MOST_COMPARED, left // 2))
-        left -= changed.cost
+        await asyncio.sleep(0)
+        pair = None if before is None else _upcoming(before, now), _upcoming(after, now)
+        changed = known.get(pair)
+        if changed is None:
+            most = min(comparison.MOST_COMPARED, left // 2)
+            changed = known[pair] = comparison.compare(*pair, last, most=most)
+            left -= changed.cost
         found.append(changed)
     return found
 

@@ -66,12 +66,20 @@ async def test_a_deleted_job_appears_again(scene: Scene) -> None:
 
 async def test_the_comparison_of_many_jobs_is_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_changes, "MOST_COMPARED", 30)
-    jobs = [job(f"job-{n}", DAILY) for n in range(4)]
+    jobs = [job(f"job-{n}", Cron(f"{n} 2 * * *")) for n in range(4)]
     await scene.service.jobs.apply(jobs)
     found = await scene.service.jobs.compare([replace(one, schedule=LATER) for one in jobs], days=7)
     # Two jobs take 14 instants each; the two that are left are only counted.
     assert [one.runs and one.runs.compared for one in found] == [True, True, False, False]
     assert [one.runs and (one.runs.before, one.runs.after) for one in found] == [(7, 7)] * 4
+
+
+async def test_jobs_with_the_same_schedules_share_a_comparison(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_changes, "MOST_COMPARED", 30)
+    jobs = [job(f"job-{n}", DAILY) for n in range(9)]
+    await scene.service.jobs.apply(jobs)
+    found = await scene.service.jobs.compare([replace(one, schedule=LATER) for one in jobs], days=7)
+    assert counts(found) == [(7, 7)] * 9
 
 
 def once(at: datetime, policy: MisfirePolicy = MisfirePolicy.FIRE_ONCE) -> Job:
