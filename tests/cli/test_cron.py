@@ -282,7 +282,7 @@ def test_an_ordinary_expression_has_no_warning(expr: str) -> None:
 
 SPRING = "On 2027-03-28 clocks in Europe/Berlin skip from 02:00 to 03:00, so "
 AUTUMN = "On 2027-10-31 clocks in Europe/Berlin go back from 03:00 to 02:00, so "
-REMEDY = "To avoid clock changes, choose other hours or a zone without them, such as UTC."
+REMEDY = "Set dst to choose what happens then, or choose other hours or a zone without clock changes, such as UTC."
 
 
 @pytest.mark.parametrize(
