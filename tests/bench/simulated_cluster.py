@@ -28,10 +28,11 @@ from cronflow.leader.pending_runs import PendingRuns
 from cronflow.leader.planner import Planner
 from cronflow.node.timings import Timings
 from cronflow.ports import Assignment, Deferral, Move, OpenRun
+from cronflow.testing.virtual_time import START, VirtualClock, run_on_virtual_time
 from cronflow.worker.group_commit import MOST_AT_ONCE
 from cronflow.worker.throughput import Throughput
+from tests.bench.processor import Processor
 from tests.bench.soak_load import Load
-from tests.bench.virtual_time import START, Processor, VirtualClock, run_on_virtual_time
 
 LONG_TERM = Term(1, 0, 2**62)
 MEMBER_MS = 0.017

@@ -8,12 +8,13 @@ from dataclasses import replace
 
 import pytest
 
+from cronflow.testing.virtual_time import Deadlock, VirtualClock, run_on_virtual_time
 from tests.bench import scaling
+from tests.bench.processor import Processor
 from tests.bench.report import BEGIN, END
 from tests.bench.scaling import sizing
 from tests.bench.simulated_cluster import Costs, Hardware, Simulation, simulate
 from tests.bench.soak_load import Load
-from tests.bench.virtual_time import Deadlock, Processor, VirtualClock, run_on_virtual_time
 
 CHEAP = Costs(leader=0.02, node=0.02, mongod=0.02, redis=0.02)
 SMALL = Hardware(nodes=4, slots=50, mongod_cores=1, round_trip_ms=0.1, commit_ms=1)
