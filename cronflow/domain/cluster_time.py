@@ -34,6 +34,14 @@ class ClusterTime:
             self._offsets[source] = (offset, answered)
             self._since_step.append((source, offset))
 
+    def shift(self, seconds: float) -> None:
+        """All clocks are set forward at once. Only a simulation does this, to skip a time in which nothing happens."""
+        with self._lock:
+            self._offsets = {source: (offset + seconds, at) for source, (offset, at) in self._offsets.items()}
+            if self._last is not None:
+                self._last = (self._last[0] + seconds, self._last[1])
+            self._since_step.clear()
+
     def now(self, wall: datetime, monotonic: float) -> datetime:
         """The cluster time, from this node's own two clocks."""
         with self._lock:

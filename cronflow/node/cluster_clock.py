@@ -42,6 +42,10 @@ class ClusterClock:
         """The cluster's time. All other methods use the machine's monotonic clock."""
         return self._time.now(self._local.now(), self._local.monotonic())
 
+    def shift(self, seconds: float) -> None:
+        """The machine's clock and those of the servers are set forward at once, by a simulation."""
+        self._time.shift(seconds)
+
     def monotonic(self) -> float:
         return self._local.monotonic()
 

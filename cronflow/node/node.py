@@ -93,6 +93,11 @@ class Node:
         self._joined = False
 
     @property
+    def clock(self) -> ClusterClock:
+        """The clock of all its roles."""
+        return self._clock
+
+    @property
     def leads(self) -> bool:
         return self.elector.tenure is not None
 

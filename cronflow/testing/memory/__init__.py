@@ -63,11 +63,14 @@ class MemoryBackends(Backends):
     faults: Faults
 
 
-def memory_backends(clock: Clock, *, lock_s: float = 35.0, start_by_s: float = 5.0) -> MemoryBackends:
+def memory_backends(
+    clock: Clock, *, lock_s: float = 35.0, start_by_s: float = 5.0, ahead: bool = True
+) -> MemoryBackends:
     """New, empty backends, for any number of nodes. A job lock lasts `lock_s` unless renewed; an item may wait in a
-    node's list for `start_by_s`.
+    node's list for `start_by_s`. Without `ahead`, nodes get no more runs than they have slots.
     """
-    faults, documents, memory = Faults(), Documents(clock), Memory(clock, lock_s=lock_s, start_by_s=start_by_s)
+    faults, documents = Faults(), Documents(clock)
+    memory = Memory(clock, lock_s=lock_s, start_by_s=start_by_s, has_ahead=ahead)
     return MemoryBackends(
         jobs=MemoryJobStore(faults, documents),
         plans=MemoryPlanStore(faults, documents),

@@ -30,8 +30,10 @@ CANCEL_S = 3600.0
 class Memory:
     """All keys of one Redis, for tests to read and to forge. Times are those of `clock.monotonic()`."""
 
-    def __init__(self, clock: Clock, *, lock_s: float = 35.0, start_by_s: float = START_BY_S) -> None:
-        self.clock, self.lock_s, self.start_by_s = clock, lock_s, start_by_s
+    def __init__(
+        self, clock: Clock, *, lock_s: float = 35.0, start_by_s: float = START_BY_S, has_ahead: bool = True
+    ) -> None:
+        self.clock, self.lock_s, self.start_by_s, self.has_ahead = clock, lock_s, start_by_s, has_ahead
         self.signals: dict[str, list[Callable[[], None]]] = {}
         self.entries = 0
         self.full_at: dict[str, float] = {}
@@ -90,7 +92,7 @@ class Memory:
     def ahead_now(self, node: str) -> int:
         """How many runs the node accepts beyond its slots."""
         ahead, until = self.ahead.get(node, (0, 0.0))
-        return ahead if until > self.clock.monotonic() else 0
+        return ahead if self.has_ahead and until > self.clock.monotonic() else 0
 
     def is_cancelled(self, run: str) -> bool:
         """Whether the run was cancelled within the last hour."""
