@@ -1,0 +1,1 @@
+"""Rehearsals: every expected outcome was computed by hand."""
