@@ -73,6 +73,7 @@ SCENES = {
     "recover-after-an-outage.md": Scene(
         environment={"API": "{url}", "PASSWORD": PASSWORD}, prints=("No recovery", "none 0 of 0")
     ),
+    "rehearse.md": Scene(prints=("fires due", "outage  ", "no leader for", "+ close-books", "in Europe/Berlin")),
     "chains.md": Scene(prints=("(all of index, report)", "digraph jobs", "import@manual-", "upstream", "~r1")),
     "alerts.md": Scene(prints=("204",)),
     "monitor.md": Scene(stand_ins={"10.0.0.11": "127.0.0.1", "=9500": "=0"}, prints=("metrics served",)),
