@@ -9,6 +9,7 @@
 #   make ui              build the dashboard from dashboard/ into cronflow/_ui; needs Node 20.19 or later
 #   make uitest          test the dashboard: types, unit tests, and a real browser (CHROMIUM, else /usr/bin/chromium)
 #   make shots           take screenshots of the dashboard on a real cluster, into dashboard/test-results/shots
+#   make compare-schedules  compare the fires of cron lines with those of cronsim, croniter and APScheduler
 #   make bench           measure throughput, lateness, and the cost of lists and the live stream
 #   make bench-peers     compare CronFlow with Python peers, measure the other targets and update docs/benchmarks.md;
 #                        ARGS=--quick measures less and only prints, ARGS="--only idle,lists" measures parts
@@ -49,7 +50,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export npm_config_update_notifier := false
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tools-in-ci tests-compiled test prove mutants check ui dashboard-if-possible uitest shots bench bench-peers bench-ui bench-traffic soak scaling build secrets docs client docs-site clean
+.PHONY: help demo tools-in-ci tests-compiled test prove mutants check ui dashboard-if-possible uitest shots compare-schedules bench bench-peers bench-ui bench-traffic soak scaling build secrets docs client docs-site clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -128,6 +129,9 @@ uitest: ui .venv/ready
 
 shots: ui .venv/ready
 	cd dashboard && npm run shots
+
+compare-schedules: .venv/ready
+	$(BIN)/python -m tests.comparison
 
 bench: .venv/ready
 	$(BIN)/python -m tests.bench
