@@ -17,7 +17,8 @@ from croniter import CroniterError, croniter
 from cronsim import CronSim, CronSimError
 
 from cronflow.domain.errors import InvalidInput
-from cronflow.domain.schedule.kinds import Cron, next_after
+from cronflow.domain.schedule.fires import next_after
+from cronflow.domain.schedule.kinds import Cron
 
 SECOND = timedelta(seconds=1)
 # APScheduler asks for the next fire a little after the last one.
