@@ -6,8 +6,10 @@ It shares nothing with `domain.schedule` and validates nothing. It does not know
 from __future__ import annotations
 
 import calendar
+import re
 from datetime import date, datetime, timedelta
 from functools import lru_cache
+from hashlib import blake2b
 
 _MONTHS = "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC"
 _WEEKDAYS = "SUN MON TUE WED THU FRI SAT"
@@ -22,12 +24,27 @@ _NICKNAMES = {
 }
 
 
-class CronMatcher:
-    """The fields of one expression, of five or six fields or a nickname."""
+# The name of each field and the values that H means without a range.
+_FIELDS = (
+    ("second", 0, 59),
+    ("minute", 0, 59),
+    ("hour", 0, 23),
+    ("day-of-month", 1, 28),
+    ("month", 1, 12),
+    ("day-of-week", 0, 6),
+)
 
-    def __init__(self, expr: str) -> None:
+
+class CronMatcher:
+    """The fields of one expression, of five or six fields or a nickname. The job's name `seed` chooses each `H`."""
+
+    def __init__(self, expr: str, seed: str = "") -> None:
         text = _NICKNAMES.get(expr.upper(), expr.upper())
         fields = text.split() if len(text.split()) == 6 else ["0", *text.split()]
+        fields = [
+            ",".join(_chosen(term, *limits, seed) for term in value.split(","))
+            for value, limits in zip(fields, _FIELDS, strict=True)
+        ]
         self.seconds, self.minutes, self.hours = (
             sorted(_numbers(field, 0, high)) for field, high in zip(fields, (59, 59, 23), strict=False)
         )
@@ -47,6 +64,19 @@ class CronMatcher:
     def matches_day(self, day: date) -> bool:
         """Whether it matches some second of this day."""
         return _day_matches(day, self._days, self._months, self._weekdays)
+
+
+def _chosen(term: str, field: str, low: int, high: int, seed: str) -> str:
+    """The values that a term with `H` has: `H`, `H(3-9)`, `H/15` or `H(3-9)/2`."""
+    if term[:1] != "H":
+        return term
+    if limits := re.search(r"\((\d+)-(\d+)\)", term):
+        low, high = int(limits[1]), int(limits[2])
+    choice = int.from_bytes(blake2b(f"{seed}\0{field}".encode(), digest_size=8).digest(), "big")
+    if "/" not in term:
+        return str(range(low, high + 1)[choice % (high - low + 1)])
+    step = int(term.split("/")[1])
+    return ",".join(str(value) for value in range(low, high + 1) if (value - low) % step == choice % step)
 
 
 @lru_cache(maxsize=10_000)
