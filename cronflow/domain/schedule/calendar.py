@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
 
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.schedule import zones
@@ -153,14 +154,15 @@ class Calendar:
         local = zones.reading(zone, instant)
         name = self.name_of_day(local.date())
         if name is not None:
-            return CalendarSpan(name, zones.instant_of(zone, datetime.combine(local.date() + _DAY, time())))
+            midnight = zones.instant_of(zone, datetime.combine(local.date() + _DAY, time()))
+            return CalendarSpan(name, _until(zone, instant, midnight))
         return span_of(self.windows, instant, self.tz or tz)
 
     def next_begin(self, instant: datetime, tz: str) -> datetime:
         """An instant later than this one, and not later than the next begin of a day or window of the calendar."""
         zone = zones.find_zone(self.tz or tz)
         midnight = zones.instant_of(zone, datetime.combine(zones.reading(zone, instant).date() + _DAY, time()))
-        return begin_after(self.windows, instant, self.tz or tz, midnight)
+        return begin_after(self.windows, instant, self.tz or tz, _until(zone, instant, midnight))
 
 
 def span_of(windows: Sequence[Window], instant: datetime, tz: str) -> CalendarSpan | None:
@@ -178,22 +180,36 @@ def span_of(windows: Sequence[Window], instant: datetime, tz: str) -> CalendarSp
                 continue
             begin, finish = _hours(window, day)
             if begin <= local < finish:
-                end = max(zones.instant_of(zone, finish), instant + SECOND)
-                return CalendarSpan(window.name, end)
+                return CalendarSpan(window.name, _until(zone, instant, zones.instant_of(zone, finish)))
     return None
 
 
 def begin_after(windows: Sequence[Window], instant: datetime, tz: str, latest: datetime) -> datetime:
-    """The first begin of a window after the instant, or `latest` if that is earlier. `latest` is within two days."""
+    """The first begin of a window after the instant, or `latest` if that is earlier, or a clock change before both.
+
+    `latest` is after the instant and within two days.
+    """
     zone = zones.find_zone(tz)
-    found = [latest]
+    found = [_until(zone, instant, latest)]
     for window in windows:
         if isinstance(window, Period):
             found.append(_instant(window.start, tz))
             continue
         today = zones.reading(zone, instant).date()
-        found += [zones.instant_of(zone, datetime.combine(today + n * _DAY, window.start)) for n in range(3)]
+        begins = [datetime.combine(today + n * _DAY, window.start) for n in range(3)]
+        # Hours that the clocks show twice begin twice.
+        found += [local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for local in begins for fold in (0, 1)]
     return min(begin for begin in found if begin > instant)
+
+
+def _until(zone: ZoneInfo, instant: datetime, end: datetime) -> datetime:
+    """`end`, or the first clock change after the instant: beyond it, other local times may follow than the next ones.
+
+    An end that is not after the instant, because clocks went back, becomes the next second.
+    """
+    end = max(end, instant + SECOND)
+    change = zones.first_change(zone, instant, end)
+    return end if change is None else change.at
 
 
 def _hours(window: WeeklyHours, day: date) -> tuple[datetime, datetime]:
