@@ -188,7 +188,7 @@ def questions(draw: st.DrawFn) -> tuple[Schedule, datetime, datetime, datetime]:
         end = None
     anchor = draw(st.none() | near)
     dst = st.just(Dst()) | st.builds(Dst, st.sampled_from(GapPolicy), st.sampled_from(RepeatPolicy))
-    jitter = draw(st.sampled_from([0, 0, 0, 1, 30, 3_600, 86_400])) * SECOND
+    jitter = draw(st.sampled_from([0, 0, 0, 1, 30, 7_200])) * SECOND
     seed = st.sampled_from(["billing", "report"])
     bounds = {"start": st.just(start), "end": st.just(end)}
     rules = {"jitter": st.just(jitter), "seed": seed}
@@ -228,7 +228,7 @@ def questions(draw: st.DrawFn) -> tuple[Schedule, datetime, datetime, datetime]:
 Question = tuple[Schedule, datetime, datetime, datetime]
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(questions())
 def test_walking_from_fire_to_fire_finds_what_the_oracle_finds(question: Question) -> None:
     schedule, first, last, _ = question
@@ -241,7 +241,7 @@ def test_walking_from_fire_to_fire_finds_what_the_oracle_finds(question: Questio
     assert found == expected
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(questions())
 def test_asking_at_any_instant_finds_what_the_oracle_finds(question: Question) -> None:
     schedule, first, last, instant = question
@@ -257,7 +257,7 @@ def test_asking_at_any_instant_finds_what_the_oracle_finds(question: Question) -
         assert following is None or following >= last
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(questions())
 def test_counting_agrees_with_the_oracle(question: Question) -> None:
     schedule, first, last, instant = question
@@ -282,7 +282,7 @@ def windows(draw: st.DrawFn, around: datetime) -> Window:
     return WeeklyHours(draw(days), draw(clock), draw(clock))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_exclusions_agree_with_the_oracle(data: st.DataObject) -> None:
     """An excluded fire is excluded to the instant that the exclusion names, and what follows is allowed."""
@@ -310,7 +310,7 @@ def test_exclusions_agree_with_the_oracle(data: st.DataObject) -> None:
         only_in=only_in,
         book=book,
     )
-    first, last = change - timedelta(days=2), change + timedelta(days=2)
+    first, last = change - timedelta(hours=30), change + timedelta(hours=30)
     fires = fires_between(schedule, first, last)
     excluded = {fire for fire in fires if is_excluded(schedule, fire)}
     for fire in fires:
