@@ -27,6 +27,8 @@ from cronflow.domain.schedule.timetable import find_timetable
 from cronflow.domain.schedule.zones import SECOND
 
 LONGEST_JITTER = timedelta(days=1)
+MOST_CHARACTERS = 1000
+"""Of a cron expression. Lists of every value of all six fields are shorter."""
 MOST_RUNS = 1_000_000_000
 MOST_CALENDARS = 20
 """Entries of `calendars`, of `blackout` and of `only_in`."""
@@ -90,6 +92,9 @@ class Cron(Rules):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "expr", " ".join(_text(self.expr, "the cron expression").split()))
+        if len(self.expr) > MOST_CHARACTERS:
+            what = f"the cron expression has {len(self.expr):,} characters; at most {MOST_CHARACTERS:,} are allowed"
+            raise InvalidInput(Problem("", what, "use ranges and steps, or several schedules in any"))
         _set_bounds(self, self.start, self.end)
         _check_rules(self)
         timetable = find_timetable(self.plain, _text(self.tz, "the time zone"), self.dst)
