@@ -29,12 +29,16 @@ _REACH = timedelta(days=1, hours=1)
 
 
 class Timetable:
-    __slots__ = ("_zone_changes", "dst", "times", "zone")
+    __slots__ = ("_found_after", "_found_before", "_zone_changes", "dst", "times", "zone")
 
     def __init__(self, times: LocalTimes, zone: ZoneInfo, dst: Dst = DEFAULT_DST) -> None:
         self.times, self.zone = times, zone
         self.dst = KEEP_INTERVAL if times.keeps_interval else dst
         self._zone_changes = not zones.is_utc(zone)
+        # The last search in each direction: a rare schedule in `any` is asked again for each fire of the others.
+        # Nothing fires between an instant and the fire after it, nor from the first to the second instant but the fire.
+        self._found_after: tuple[datetime, datetime] | None = None
+        self._found_before: tuple[datetime, datetime, datetime | None] | None = None
 
     @property
     def expression(self) -> Expression:
@@ -44,6 +48,15 @@ class Timetable:
 
     def after(self, instant: datetime) -> datetime | None:
         """The first fire strictly after the instant; None when there is none within 50 years."""
+        known = self._found_after
+        if known is not None and known[0] <= instant < known[1]:
+            return known[1]
+        fire = self._search_after(instant)
+        if fire is not None:
+            self._found_after = instant, fire
+        return fire
+
+    def _search_after(self, instant: datetime) -> datetime | None:
         first = instant + SECOND
         if not self._zone_changes:
             local = self.times.at_or_after(first.replace(tzinfo=None))
@@ -76,6 +89,25 @@ class Timetable:
 
     def before(self, instant: datetime, not_before: datetime) -> datetime | None:
         """The last fire in [not_before, instant]."""
+        if not self._has_passed_over(instant, not_before):
+            fire = self._search_before(instant, not_before)
+            self._found_before = not_before if fire is None else fire, instant, fire
+        assert self._found_before is not None
+        fire = self._found_before[2]
+        return fire if fire is not None and fire >= not_before else None
+
+    def _has_passed_over(self, instant: datetime, not_before: datetime) -> bool:
+        """Whether the last searches have found what fires last in [not_before, instant]."""
+        before, after = self._found_before, self._found_after
+        if before is None:
+            return False
+        quiet_from, quiet_until, fire = before
+        if after is not None and after[0] <= quiet_until:
+            quiet_until = max(quiet_until, after[1] - SECOND)
+        return quiet_from <= (instant if fire is not None else not_before) and instant <= quiet_until
+
+    def _search_before(self, instant: datetime, not_before: datetime) -> datetime | None:
+        """The last fire at or before the instant. It may be before `not_before`; None when it is and was not found."""
         last, search = instant, _Backwards(self.times)
         while last >= not_before:
             offset = zones.offset_at(self.zone, last)
@@ -95,7 +127,7 @@ class Timetable:
                 if moved is not None:
                     fire = moved if fire is None else max(moved, fire)
             if fire is not None or opening is None:
-                return fire if fire is not None and fire >= not_before else None
+                return fire
             last = opening.at - SECOND
         return None
 

@@ -148,12 +148,14 @@ def check(change: Change) -> int:
 def compare(schedule: Schedule, expected: list[datetime], first: datetime, last: datetime, at: datetime) -> None:
     """The schedule must fire in [first, last) as expected, wherever and in whichever direction it is asked."""
     message = f"{schedule}, in {first} to {last}"
-    forwards, fire = [], next_after(schedule, first - SECOND)
+    forwards: list[datetime] = []
+    fire = next_after(schedule, first - SECOND)
     while fire is not None and fire < last and len(forwards) <= len(expected):
         forwards.append(fire)
         fire = next_after(schedule, fire)
     assert forwards == expected, message
-    backwards, fire = [], last_before(schedule, last - SECOND, not_before=first)
+    backwards: list[datetime] = []
+    fire = last_before(schedule, last - SECOND, not_before=first)
     while fire is not None and len(backwards) <= len(expected):
         backwards.append(fire)
         fire = last_before(schedule, fire - SECOND, not_before=first)
