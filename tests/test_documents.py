@@ -363,6 +363,9 @@ def test_schedules_of_any_take_the_zone_of_the_whole() -> None:
     schedule = parse_job({**MINIMAL, "schedule": {"any": members, "tz": "Europe/Berlin"}}).schedule
     assert isinstance(schedule, AnyOf)
     assert [getattr(one, "tz", None) for one in schedule.schedules] == ["Europe/Berlin", "UTC", None]
+    job = parse_job({**MINIMAL, "schedule": {"any": members, "tz": "Europe/Berlin"}})
+    assert parse_job(job_document(job)) == job
+    assert parse_job(job_document(job, compact=True)) == job
 
 
 def test_a_single_expected_status_needs_no_list() -> None:

@@ -171,7 +171,13 @@ def _read_member(value: object) -> Schedule:
 
 
 def _write_members(schedules: tuple[Cron | Every | Once, ...]) -> list[dict[str, Any]]:
-    return [_shortened(one) for one in schedules]
+    return [_write_member(one) for one in schedules]
+
+
+def _write_member(schedule: Cron | Every | Once) -> dict[str, Any]:
+    written = _shortened(schedule)
+    # Always with its zone, even the default one: without it, a member would be read with the zone of the whole.
+    return {**written, "tz": schedule.tz} if not isinstance(schedule, Once) and _has_clock(written) else written
 
 
 def _shortened(schedule: Cron | Every | Once) -> dict[str, Any]:
