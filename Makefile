@@ -14,6 +14,7 @@
 #   make bench-peers     compare CronFlow with Python peers, measure the other targets and update docs/benchmarks.md;
 #                        ARGS=--quick measures less and only prints, ARGS="--only idle,lists" measures parts
 #   make bench-ui        measure what a tick costs the browser's main thread, at 100 nodes and 1,000 runs per second
+#   make bench-schedules measure next instants per second, and the first fires of a million jobs; needs no servers
 #   make bench-traffic   measure the bytes that each view of the dashboard receives per minute at 200 runs per second
 #   make soak            run loads for a long time and check that no run is missing or doubled, about 80 minutes;
 #                        PART=hour, instant or million selects one, FOR=10m shortens it
@@ -50,7 +51,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export npm_config_update_notifier := false
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tools-in-ci tests-compiled test prove mutants check ui dashboard-if-possible uitest shots compare-schedules bench bench-peers bench-ui bench-traffic soak scaling build secrets docs client docs-site clean
+.PHONY: help demo tools-in-ci tests-compiled test prove mutants check ui dashboard-if-possible uitest shots compare-schedules bench bench-peers bench-ui bench-schedules bench-traffic soak scaling build secrets docs client docs-site clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -151,6 +152,9 @@ bench-peers: dashboard-if-possible build/peers/most/ready build/peers/arq/ready
 
 bench-ui: ui
 	cd dashboard && npm run --silent bench
+
+bench-schedules: .venv/ready
+	$(BIN)/python -m tests.bench.schedules $(ARGS)
 
 bench-traffic: ui .venv/ready
 	$(BIN)/python -m tests.bench.traffic

@@ -6,6 +6,7 @@ is asked in all directions: forwards, backwards, from each second near the chang
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -23,6 +24,7 @@ SECOND = timedelta(seconds=1)
 AROUND = timedelta(hours=3)
 FIRST, LAST = datetime(2026, 1, 1, tzinfo=UTC), datetime(2036, 1, 1, tzinfo=UTC)
 
+ZONE_NAMES = sorted(name for name in available_timezones() if not name.startswith(("posix", "right", "localtime")))
 NAMED = (
     "Africa/Cairo",
     "Africa/Casablanca",
@@ -134,9 +136,9 @@ def schedules(change: Change, clocks: Clocks) -> Iterator[tuple[Schedule, list[d
             yield schedule, clocks.times(daily, dst.gap.value, dst.overlap.value)
 
 
-def check(change: Change) -> int:
+def check(change: Change, around: timedelta = AROUND) -> int:
     """Compare every schedule with the clocks around a change. Returns the number of comparisons."""
-    around = max(AROUND, abs(change.after - change.before) + SECOND)
+    around = max(around, abs(change.after - change.before) + SECOND)
     first, last = change.at - around, change.at + around
     checked = 0
     for schedule, expected in schedules(change, Clocks(ZoneInfo(change.zone), first, last)):
@@ -188,11 +190,20 @@ def test_fires_around_unusual_changes_of_the_past_are_what_the_clocks_showed(zon
     assert check(Change(zone, datetime.fromisoformat(at).replace(tzinfo=UTC))) >= 60
 
 
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.prove) for seed in range(2, 60))])
+def test_fires_on_random_days_are_what_the_clocks_show(seed: int) -> None:
+    chosen = random.Random(seed)
+    for _ in range(5):
+        instant = FIRST + chosen.randrange(-30 * 365 * 86_400, 60 * 365 * 86_400) * SECOND
+        # A change of nothing: the schedules are those of times near the instant.
+        assert check(Change(chosen.choice(ZONE_NAMES), instant), AROUND * 4) >= 60
+
+
 @pytest.mark.prove
 def test_fires_around_every_change_of_every_zone_in_ten_years_are_what_the_clocks_show() -> None:
     """Zones that share a change, such as those of central Europe, are compared once and then by their fires alone."""
     known: dict[tuple[datetime, datetime, datetime], str] = {}
-    for zone in sorted(name for name in available_timezones() if not name.startswith(("posix", "right", "localtime"))):
+    for zone in ZONE_NAMES:
         for change in changes_of(zone):
             key = (change.at, change.before, change.after)
             if key not in known:
