@@ -80,7 +80,9 @@ def schedules(draw: st.DrawFn, *, parts: bool = True) -> Schedule:
             rules = {key: value for key, value in rules.items() if key != "calendars"}
             made = Cron("0 18 * * *", tz, **span, business_day=places, **rules)
         case "exact":
-            made = Every(draw(st.integers(1, 10_000_000)), draw(st.none() | instants), **span, **rules)
+            made = Every(
+                draw(st.integers(1, 3) | st.integers(1, 10_000_000)), draw(st.none() | instants), **span, **rules
+            )
         case "daily":
             clock = draw(st.sampled_from(["02:30", "00:00", "23:59:59"]))
             made = Every(
