@@ -91,7 +91,7 @@ class Expression:
         self._walk = walk
         self.seconds, self.minutes, self.hours = sorted(walk.seconds), sorted(walk.minutes), sorted(walk.hours)
         self._clocks_per_day = len(self.seconds) * len(self.minutes) * len(self.hours)
-        self._month_shapes: dict[tuple[int, int], list[int]] = {}
+        self._month_shapes = _shared_month_shapes(walk.parts[3], walk.parts[5])
         self._weekdays = {_from_sunday(one) for one in walk.weekdays}
         # As in Debian cron: a minute or hour field that begins with a star is an interval, all else times of the day.
         self.keeps_interval: bool = walk.parts[1].startswith("*") or walk.parts[2].startswith("*")
@@ -281,6 +281,16 @@ class Expression:
             is_last = (weekday, LAST) in weekdays and (day + 7 * _DAY).month != day.month
             by_weekday = is_last or (weekday, (day.day - 1) // 7 + 1) in weekdays
         return (by_date and by_weekday) if self._walk.day_and else (by_date or by_weekday)
+
+
+@lru_cache(maxsize=1024)
+def _shared_month_shapes(month_days: str, weekdays: str) -> dict[tuple[int, int], list[int]]:
+    """The matching days of each kind of month, which are filled in by the expressions with these two fields.
+
+    A fleet has many times of the day, and few pairs of day fields.
+    """
+    del month_days, weekdays
+    return {}
 
 
 def _from_sunday(weekday: int | tuple[int, int]) -> int | tuple[int, int]:
