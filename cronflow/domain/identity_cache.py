@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key")
@@ -13,7 +14,8 @@ class IdentityCache(Generic[Key, Value]):
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._known: dict[int, tuple[Key, Value]] = {}
+        # Not a dict, which is slow to find its first entry after many have been deleted there.
+        self._known: OrderedDict[int, tuple[Key, Value]] = OrderedDict()
 
     def get(self, key: Key) -> Value | None:
         known = self._known.get(id(key))
@@ -21,6 +23,6 @@ class IdentityCache(Generic[Key, Value]):
 
     def put(self, key: Key, value: Value) -> Value:
         if len(self._known) >= self._most:
-            del self._known[next(iter(self._known))]
+            self._known.popitem(last=False)
         self._known[id(key)] = (key, value)
         return value
