@@ -13,7 +13,8 @@ from cronflow.documents.keys import OPTIONAL_TEXT, TEXT
 from cronflow.documents.tables import DocumentTable, Key, read_variant
 from cronflow.documents.values import got, instant_text, list_of, text, under
 from cronflow.domain.errors import InvalidInput, Problem
-from cronflow.domain.schedule.calendar import WEEKDAYS, Calendar, DaySpan, Period, WeeklyHours, Window, YearlyDay
+from cronflow.domain.schedule.calendar import WEEKDAYS, Calendar, DaySpan, YearlyDay
+from cronflow.domain.schedule.windows import Period, WeeklyHours, Window
 
 _CLOCK = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?")
 _YEARLY = re.compile(r"[0-9]{2}-[0-9]{2}")

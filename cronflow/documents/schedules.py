@@ -27,9 +27,9 @@ from cronflow.documents.values import (
     written_duration,
 )
 from cronflow.domain.errors import InvalidInput, Problem
-from cronflow.domain.schedule.calendar import Window
 from cronflow.domain.schedule.dst import Dst, GapPolicy, RepeatPolicy
 from cronflow.domain.schedule.kinds import AnyOf, Cron, Every, Once, Schedule
+from cronflow.domain.schedule.windows import Window
 
 Writer = Callable[[DocumentTable[Any], Any], dict[str, Any]]
 
