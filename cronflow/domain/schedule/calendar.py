@@ -17,7 +17,10 @@ from datetime import date, datetime, time, timedelta
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.names import check_name
 from cronflow.domain.schedule import zones
-from cronflow.domain.schedule.windows import CalendarSpan, Window, WindowSet, check_label, reach
+from cronflow.domain.schedule.windows import CalendarSpan, WindowSet, check_label, reach
+from cronflow.domain.schedule.windows import Period as Period  # the windows of a calendar
+from cronflow.domain.schedule.windows import WeeklyHours as WeeklyHours
+from cronflow.domain.schedule.windows import Window as Window
 
 MOST_ENTRIES = 5000
 MOST_DAYS = 20_000

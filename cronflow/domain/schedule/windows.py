@@ -129,7 +129,9 @@ class _Periods:
     """Periods in one zone, ordered by their start. `_last[n]` is the one that ends last of the first n + 1."""
 
     def __init__(self, periods: Sequence[Period], zone: ZoneInfo) -> None:
-        spans = [Period(start, end, one.name) for one in periods for start, end in [_instants(one, zone)] if start < end]
+        spans = [
+            Period(start, end, one.name) for one in periods for start, end in [_instants(one, zone)] if start < end
+        ]
         self._spans = sorted(spans, key=lambda span: span.start)
         self._starts = [span.start for span in self._spans]
         self._last: list[Period] = []
