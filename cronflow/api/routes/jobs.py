@@ -458,7 +458,7 @@ async def preview_schedule(
     service: Uses, _: Viewer, asked: Annotated[PreviewInput, body(PreviewInput)]
 ) -> PreviewSchema:
     """What a schedule means: in words, its next fires, and warnings."""
-    return preview_schema(service.jobs.preview(asked.schedule, asked.count, asked.start))
+    return preview_schema(await service.jobs.preview(asked.schedule, asked.count, asked.start))
 
 
 @schedules.get("/schedules/herd", responses=may(404))

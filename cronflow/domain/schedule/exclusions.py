@@ -65,6 +65,29 @@ def next_allowed(schedule: Schedule, after: datetime) -> datetime | None:
     return None
 
 
+def allowed_from(schedule: Schedule | None, fire: datetime | None) -> datetime | None:
+    """This fire, or the next one that is not excluded: when a job whose cursor is here runs next."""
+    if schedule is None or fire is None or exclusion(schedule, fire) is None:
+        return fire
+    return next_allowed(schedule, fire)
+
+
+def allowed_until(schedule: Schedule | None, instant: datetime) -> datetime:
+    """An instant later than this one, which is not excluded, up to which none is, not included."""
+    if schedule is None or isinstance(schedule, Once) or not schedule.has_exclusions:
+        return LATEST
+    excluding = [_source(schedule, entry) for entry in (*schedule.calendars, *schedule.blackout)]
+    ends = [begin for one in excluding if (begin := one.next_begin(instant, schedule.tz)) is not None]
+    allowing = [_source(schedule, entry).span_at(instant, schedule.tz) for entry in schedule.only_in]
+    if allowing:
+        ends.append(max(span.end for span in allowing if span is not None))
+    return min(ends, default=LATEST)
+
+
+def _source(schedule: Repeating, entry: str | Window) -> WindowSet | Calendar:
+    return find_calendar(schedule, entry) if isinstance(entry, str) else window_set((entry,))
+
+
 def _last_excluded(schedule: Schedule, fire: datetime, until: datetime) -> datetime:
     """An instant from which the next fire is the first one at or after `until`, if that one is later than `fire`."""
     if isinstance(schedule, Every) and schedule.after_completion:

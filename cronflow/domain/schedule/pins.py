@@ -21,11 +21,14 @@ def name_of_pin(pin: str) -> str:
     return pin.partition("@")[0]
 
 
+def book_of(schedule: Schedule | None) -> tuple[Calendar, ...]:
+    """The calendars that the schedule is bound to."""
+    return schedule.book if isinstance(schedule, Rules) else ()
+
+
 def pins_of(schedule: Schedule | None) -> tuple[str, ...]:
     """The revisions from a cluster that the schedule is bound to."""
-    if not isinstance(schedule, Rules) or not schedule.book:
-        return ()
-    return tuple(pin_of(calendar) for calendar in schedule.book if calendar.rev)
+    return tuple(pin_of(calendar) for calendar in book_of(schedule) if calendar.rev)
 
 
 def same_fires(one: Schedule | None, other: Schedule | None) -> bool:
