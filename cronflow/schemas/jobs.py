@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Literal, NotRequired, cast
 
 from cronflow.documents import JobForm, job_document
 from cronflow.domain.chain import after_words
 from cronflow.domain.job import Job, JobRecord, Pause, PendingRun
 from cronflow.domain.job_breaker import BreakerState
+from cronflow.domain.planning import next_run
 from cronflow.domain.run import Run, RunState
+from cronflow.domain.schedule.exclusions import ComingFire
 from cronflow.domain.version import Version
 from cronflow.schemas import Schema, iso, optional_iso
 from cronflow.schemas.runs import CoversSchema, MarkSchema, covers_schema, mark_schema
@@ -81,7 +82,7 @@ class JobSchema(Schema, JobForm):
     open_breaker: JobBreakerSchema | None
     """Its circuit breaker, if it is open."""
     next_fire: str | None
-    """When it is due next."""
+    """When it is due next: the next instant that no calendar or window excludes."""
     takes_args: bool
     """Whether its runs accept arguments of their own."""
     due_at: str | None
@@ -140,7 +141,7 @@ class AppliedSchema(Schema):
     state: JobState
     """State after the change."""
     next_fire: str | None
-    """When it is due next after the change."""
+    """When it is due next after the change, without excluded instants."""
     changes: NotRequired[list[DifferenceSchema]]
     """Changed fields; only in a plan, for a job that would change."""
     warnings: NotRequired[list[str]]
@@ -155,9 +156,20 @@ class RecentSchema(Schema):
     state: JobState
     """Its current state."""
     next_fire: str | None
-    """When it is due next."""
+    """When it is due next: the next instant that no calendar or window excludes."""
     runs: list[MarkSchema]
     """Its latest runs, newest first."""
+
+
+class SkippedFiresSchema(Schema):
+    """Fires in a row that calendars or windows exclude."""
+
+    first: str
+    """The first of them."""
+    last: str
+    """The last of them."""
+    reason: str
+    """Why they are skipped."""
 
 
 class FiresSchema(Schema):
@@ -169,6 +181,8 @@ class FiresSchema(Schema):
     """State of the job; a paused or disabled job does not fire."""
     fires: list[str]
     """The instants."""
+    skipped: list[SkippedFiresSchema]
+    """The instants up to the last of these that are skipped."""
 
 
 class DeletedSchema(Schema):
@@ -210,7 +224,7 @@ def job_schema(
         "paused": record.paused,
         "pause": None if record.pause is None else pause_schema(record.pause),
         "open_breaker": None if breaker is None else open_breaker_schema(breaker),
-        "next_fire": optional_iso(record.next_fire),
+        "next_fire": optional_iso(next_run(record)),
         "takes_args": record.job.takes_args,
         "due_at": optional_iso(record.due_at),
         "pending_run": None if record.pending_run is None else _pending_run(record.pending_run),
@@ -279,7 +293,7 @@ def comparison_schema(comparison: Comparison) -> AppliedSchema:
         "name": comparison.record.name,
         "result": comparison.result,
         "state": job_state(comparison.record),
-        "next_fire": optional_iso(comparison.record.next_fire),
+        "next_fire": optional_iso(next_run(comparison.record)),
     }
     if comparison.differences:
         schema["changes"] = [
@@ -296,13 +310,22 @@ def recent_schema(record: JobRecord, runs: Sequence[Run]) -> RecentSchema:
     return {
         "job": record.name,
         "state": job_state(record),
-        "next_fire": optional_iso(record.next_fire),
+        "next_fire": optional_iso(next_run(record)),
         "runs": [mark_schema(run) for run in runs],
     }
 
 
-def fires_schema(record: JobRecord, fires: Sequence[datetime]) -> FiresSchema:
-    return {"job": record.name, "state": job_state(record), "fires": [iso(fire) for fire in fires]}
+def fires_schema(record: JobRecord, fires: Sequence[ComingFire]) -> FiresSchema:
+    return {
+        "job": record.name,
+        "state": job_state(record),
+        "fires": [iso(one.fire) for one in fires if not one.reason],
+        "skipped": [
+            {"first": iso(one.fire), "last": iso(one.last or one.fire), "reason": one.reason}
+            for one in fires
+            if one.reason
+        ],
+    }
 
 
 def deleted_schema(record: JobRecord) -> DeletedSchema:

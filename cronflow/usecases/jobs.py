@@ -37,7 +37,7 @@ from cronflow.domain.planning import fires_text, first_fire, run_on_request
 from cronflow.domain.resources import NOTHING, ResourceAmount
 from cronflow.domain.run import Covers, Kind, Run, RunState
 from cronflow.domain.schedule.describe import Preview, preview
-from cronflow.domain.schedule.fires import next_after
+from cronflow.domain.schedule.exclusions import ComingFire, coming_fires
 from cronflow.domain.schedule.kinds import Once, Schedule
 from cronflow.domain.schedule.pins import book_of, name_of_pin, pins_of, same_fires
 from cronflow.domain.upstream_values import upstream_problems
@@ -324,15 +324,12 @@ class JobUseCases:
             await self._audit.record_events(by, (changed, JobBreakerClosed(name, f"{by or 'somebody'} closed it")))
         return record
 
-    async def next_fires(self, name: str, count: int) -> list[datetime]:
-        """The next fire times, starting at the cursor; empty for a job without a schedule. Raises NotFound."""
+    async def next_fires(self, name: str, count: int) -> list[ComingFire]:
+        """The next fires, starting at the cursor, and the excluded ones between them; empty for a job without
+        a schedule. Raises NotFound.
+        """
         record = await self.get(name)
-        fires: list[datetime] = []
-        fire = record.next_fire
-        while fire is not None and len(fires) < count and record.job.schedule is not None:
-            fires.append(fire)
-            fire = next_after(record.job.schedule, fire)
-        return fires
+        return [] if record.job.schedule is None else coming_fires(record.job.schedule, record.next_fire, count)
 
     async def preview(self, schedule: Schedule, count: int, start: datetime | None = None) -> Preview:
         """Describe a schedule and list its fires from `start` on, by default from now. Raises InvalidInput."""

@@ -22,6 +22,7 @@ from cronflow.domain.events import Event, FiresSkipped
 from cronflow.domain.job import CommandTarget, Delivery, HttpTarget, Job, JobRecord, Retry
 from cronflow.domain.retry import RetryRule
 from cronflow.domain.run import Covers, Run, RunState, run_id
+from cronflow.domain.schedule.exclusions import ComingFire
 from cronflow.domain.schedule.kinds import Every
 from cronflow.domain.transitions import ClaimedRun
 from cronflow.leader.plan_recovery import recover
@@ -372,7 +373,8 @@ async def test_the_same_key_triggers_the_same_run(bench: Bench) -> None:
 
 async def test_the_next_fires_begin_with_the_cursor(bench: Bench) -> None:
     await bench.service.jobs.apply([a_job(), a_job("by-hand", schedule=None)])
-    assert await bench.service.jobs.next_fires("report", 3) == [bench.start + k * MINUTE for k in range(3)]
+    found = await bench.service.jobs.next_fires("report", 3)
+    assert found == [ComingFire(bench.start + k * MINUTE) for k in range(3)]
     assert await bench.service.jobs.next_fires("by-hand", 3) == []
 
 

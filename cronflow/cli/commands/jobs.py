@@ -198,7 +198,7 @@ def next_fires(
     job, found = connect.call(read)
     fires = [times.parsed(fire) for fire in found["fires"]]
     tz = views.zone_of(job)
-    show(output, found, found["fires"], lambda: views.fire_table(fires, tz, times.now()))
+    show(output, found, found["fires"], lambda: views.fire_table(fires, tz, times.now(), found.get("skipped", ())))
     if job["schedule"] is None and job.get("after"):
         note(f"{name} has no schedule; it runs after the jobs that it follows: cronflow jobs why {name}")
     elif job["schedule"] is None:

@@ -15,7 +15,7 @@ from cronflow.domain.chain import after_words
 from cronflow.domain.schedule.zones import find_zone
 
 if TYPE_CHECKING:
-    from cronflow.schemas.jobs import AppliedSchema, JobSchema, PauseSchema, VersionSchema
+    from cronflow.schemas.jobs import AppliedSchema, JobSchema, PauseSchema, SkippedFiresSchema, VersionSchema
     from cronflow.schemas.runs import RunSchema
 
 MOST_NAMED = 5
@@ -145,19 +145,31 @@ def version_table(versions: Sequence[VersionSchema], now: datetime) -> None:
     )
 
 
-def fire_table(fires: Sequence[datetime], tz: str, now: datetime) -> None:
-    """Instants in a time zone, in UTC (unless that is the zone), and relative to now."""
+def fire_table(fires: Sequence[datetime], tz: str, now: datetime, skipped: Sequence[SkippedFiresSchema] = ()) -> None:
+    """Instants in a time zone, in UTC (unless that is the zone), and relative to now; and the skipped ones with the
+    reasons.
+    """
     zone = find_zone(tz)
     columns = [Column("#", drop=3, align="right"), Column(tz), Column("UTC"), Column("FROM NOW", drop=1)]
+    numbered = [(fire, str(n), "") for n, fire in enumerate(fires, 1)]
+    for one in skipped:
+        until = f", until {times.absolute(one['last'])}" if one["last"] != one["first"] else ""
+        numbered.append((times.parsed(one["first"]), "-", f"skipped: {formatting.clean(one['reason'])}{until}"))
     rows = [
         [
-            str(n),
+            number,
             f"{fire.astimezone(zone):%a %Y-%m-%d %H:%M:%S} {fire.astimezone(zone).isoformat()[19:]}",
             times.absolute(fire) if tz != "UTC" else f"{fire:%a} {times.absolute(fire)}",
             times.relative(fire, now),
+            note,
         ]
-        for n, fire in enumerate(fires, 1)
+        for fire, number, note in sorted(numbered, key=lambda row: row[0])
     ]
+    if skipped:
+        columns.append(Column(""))
+    else:
+        for row in rows:
+            row.pop()
     if tz == "UTC":
         del columns[1]
         for row in rows:
