@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from typing_extensions import TypedDict
 
-from cronflow.documents.calendars import WindowForm, read_window, write_window
+from cronflow.documents.calendars import WindowForm, read_window, shorten_window, write_window
 from cronflow.documents.keys import LENGTH, OPTIONAL_INSTANT, OPTIONAL_TEXT, TEXT, LengthForm
 from cronflow.documents.tables import DocumentTable, Key, Refusal, read_variant
 from cronflow.documents.values import (
@@ -79,7 +79,11 @@ def _entries(value: object) -> tuple[str | Window, ...]:
     return found
 
 
-_ENTRIES = Key(_entries, lambda entries: [_write_entry(entry) for entry in entries])
+_ENTRIES = Key(
+    _entries,
+    lambda entries: [_write_entry(entry) for entry in entries],
+    shorten=lambda entries: [entry if isinstance(entry, str) else shorten_window(entry) for entry in entries],
+)
 
 
 class RulesForm(TypedDict):

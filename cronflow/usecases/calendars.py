@@ -15,14 +15,15 @@ from cronflow.documents.calendars import calendar_document
 from cronflow.domain.errors import Conflict, InvalidInput, NotFound, Problem
 from cronflow.domain.events import CalendarChanged, CalendarDeleted
 from cronflow.domain.job import JobRecord
+from cronflow.domain.planning import first_fire
 from cronflow.domain.schedule.calendar import Calendar
 from cronflow.domain.schedule.exclusion_changes import ExclusionChanges, exclusion_changes
-from cronflow.domain.schedule.exclusions import allowed_from, next_allowed
-from cronflow.domain.schedule.zones import SECOND
+from cronflow.domain.schedule.exclusions import allowed_from
+from cronflow.domain.schedule.pins import same_fires
 from cronflow.ports import Backends, CalendarRecord, Clock
 from cronflow.usecases.audit import Auditor, Changed
 from cronflow.usecases.calendar_binding import BATCH, CalendarUpdates, rebound_job
-from cronflow.usecases.edit import Editor
+from cronflow.usecases.edit import Editor, consumed
 from cronflow.usecases.jobs import notify_leader
 
 MOST_CALENDARS = 500
@@ -185,15 +186,21 @@ class CalendarUseCases:
 
 def _effect(record: JobRecord, calendar: Calendar, now: datetime, until: datetime) -> JobEffect | None:
     """None if the fires of the job stay as they are."""
-    old, new = record.job.schedule, rebound_job(record.job, [calendar]).schedule
-    if not record.active or old is None or new is None:
+    changed = rebound_job(record.job, [calendar])
+    old, new, cursor = record.job.schedule, changed.schedule, record.next_fire
+    if not record.active or old is None or new is None or cursor is None:
         return None
-    first = max(now.replace(microsecond=0), record.next_fire or now)
+    first = now.replace(microsecond=0)
+    following: datetime | None = cursor
+    if same_fires(old, new):
+        first = max(first, cursor)
+    else:
+        # Business days define the instants, so the edit moves the cursor.
+        following = first_fire(changed, now, consumed(record, now))
     changes = exclusion_changes(old, new, first, until)
     if not changes.skipped and not changes.allowed:
         return None
-    # Business days define the instants, so the cursor may move.
-    return JobEffect(record.name, allowed_from(old, record.next_fire), next_allowed(new, first - SECOND), changes)
+    return JobEffect(record.name, allowed_from(old, cursor), allowed_from(new, following), changes)
 
 
 def _facts(calendar: CalendarRecord | Calendar | None) -> object:

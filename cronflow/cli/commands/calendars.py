@@ -97,7 +97,7 @@ def import_calendar(
     """Convert an iCalendar file, and print the file for `cronflow calendars apply`. Repeating events are expanded from
     the first to the last day.
     """
-    from cronflow.documents.calendars import calendar_document
+    from cronflow.documents.calendars import calendars_document
     from cronflow.domain.names import check_name
     from cronflow.files.icalendar_file import default_range, read_icalendar
 
@@ -112,10 +112,7 @@ def import_calendar(
     if apply or dry_run:
         _apply([made], days, Format.TABLE if output is Format.YAML else output, dry_run=dry_run)
         return
-    document = {
-        key: value for key, value in calendar_document(made).items() if key != "name" and value not in (None, [])
-    }
-    answer = {"calendars": {name: document}}
+    answer = calendars_document([made])
     match output:
         case Format.JSON:
             write_json(answer)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.schedule.calendar import MOST_DAYS, MOST_ENTRIES, Calendar, DaySpan, YearlyDay
-from cronflow.domain.schedule.exclusions import exclusion, next_allowed
+from cronflow.domain.schedule.exclusion_changes import MOST_SHOWN, exclusion_changes
+from cronflow.domain.schedule.exclusions import allowed_until, coming_fires, exclusion, next_allowed
 from cronflow.domain.schedule.fires import next_after
 from cronflow.domain.schedule.kinds import AnyOf, Cron, Every, Repeating, bound
 from cronflow.domain.schedule.windows import LONGEST_NAME, MOST_WEEKLY, Period, WeeklyHours, Window, WindowSet
@@ -362,11 +363,50 @@ def test_any_schedule_agrees_with_the_definition(schedule: Repeating) -> None:
         assert (found is not None) is excluded[instant], instant
         if found is not None:
             assert all(excluded[one] for one in instants if instant <= one < found.until), (instant, found)
+        else:
+            end = allowed_until(schedule, instant)
+            assert end > instant
+            assert not any(excluded[one] for one in instants if instant <= one < end), (instant, end)
     allowed = [instant for instant in instants if not excluded[instant]]
     for instant in instants[:96:5]:
         expected = next((one for one in allowed if one > instant), None)
         found_next = next_allowed(schedule, instant)
         assert found_next == expected or (expected is None and (found_next is None or found_next > instants[-1]))
+
+
+@settings(max_examples=25, deadline=None)
+@given(_schedules(), _calendars())
+def test_the_changes_between_two_calendars_are_those_of_the_definition(old: Repeating, calendar: Calendar) -> None:
+    new = bound(old, [calendar])
+    assert isinstance(new, Every)
+    first, last = at("2026-10-23T00:00"), at("2026-10-27T00:00")
+    instants = [first + n * 15 * MINUTE for n in range(4 * 96)]
+    differ = [(one, is_excluded(old, one), is_excluded(new, one)) for one in instants]
+    changes = exclusion_changes(old, new, first, last)
+    skipped = [one for one, before, after in differ if after and not before]
+    assert [one.fire for one in changes.skipped] == skipped[:MOST_SHOWN]
+    assert changes.allowed == [one for one, before, after in differ if before and not after][:MOST_SHOWN]
+    assert changes.more or len(skipped) <= MOST_SHOWN
+    for one in changes.skipped:
+        found = exclusion(new, one.fire)
+        assert found is not None
+        assert found.reason.partition(":")[0] == one.reason.partition(":")[0]
+
+
+@settings(max_examples=20, deadline=None)
+@given(_schedules())
+def test_the_coming_fires_are_the_allowed_ones_and_the_stretches_between_them(schedule: Repeating) -> None:
+    first = at("2026-10-23T00:00")
+    instants = [first + n * 15 * MINUTE for n in range(6 * 96)]
+    found = coming_fires(schedule, first, 20)
+    allowed = [one.fire for one in found if not one.reason and one.fire <= instants[-1]]
+    assert allowed == [one for one in instants if not is_excluded(schedule, one)][: len(allowed)]
+    for place, one in enumerate(found):
+        if one.reason and one.fire < instants[-1]:
+            assert one.last is not None
+            assert all(is_excluded(schedule, other) for other in instants if one.fire <= other <= one.last)
+            following = found[place + 1].fire if place + 1 < len(found) else one.last + 15 * MINUTE
+            assert following == one.last + 15 * MINUTE
 
 
 def test_a_search_for_an_allowed_fire_passes_over_years_and_ends() -> None:
