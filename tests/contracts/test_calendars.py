@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from cronflow.backends.clock import SystemClock
+from cronflow.backends.mongo.calendars import MongoCalendarStore
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.redis.connection import RedisConnection
 from cronflow.bootstrap.backends import adapters
@@ -133,7 +134,7 @@ async def test_a_deleted_calendar_is_gone_and_a_new_one_of_its_name_continues_it
     assert (await saved(calendars, HOLIDAYS)).rev == 3
 
 
-async def test_a_change_whose_author_died_is_completed_by_the_next_one(mongo: MongoDatabase) -> None:
+async def test_a_change_whose_author_died_is_completed_by_the_next_one_in_mongodb(mongo: MongoDatabase) -> None:
     calendars = on(mongo).calendars
     await saved(calendars, HOLIDAYS)
     half = replace(HOLIDAYS, days=(NEW_YEAR,))
@@ -149,6 +150,39 @@ async def test_a_change_whose_author_died_is_completed_by_the_next_one(mongo: Mo
     await mongo["calendars"].delete_one({"_id": "de-holidays"})
     assert await calendars.put(half, 0, "", NOW) is None
     assert (await calendars.get(["de-holidays"]))[0].calendar == HOLIDAYS
+
+
+class Late:
+    """The collection of a writer that stalls before its last write."""
+
+    def __init__(self, collection: Any) -> None:
+        self._collection = collection
+        self.reached, self.go = asyncio.Event(), asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._collection, name)
+
+    async def update_one(self, *args: Any, **options: Any) -> Any:
+        self.reached.set()
+        await self.go.wait()
+        return await self._collection.update_one(*args, **options)
+
+
+async def test_a_writer_that_stalls_does_not_bring_its_revision_back_in_mongodb(mongo: MongoDatabase) -> None:
+    slow, calendars = MongoCalendarStore(mongo), on(mongo).calendars
+    await saved(calendars, HOLIDAYS)
+    late = slow._calendars = Late(slow._calendars)
+    stalled = asyncio.create_task(slow.put(replace(HOLIDAYS, days=(NEW_YEAR,)), 1, "slow", NOW))
+    await late.reached.wait()
+    last = replace(HOLIDAYS, days=())
+    assert await calendars.put(last, 1, "", NOW) is None
+    assert (await saved(calendars, last, 2)).rev == 3
+    late.go.set()
+    made = await stalled
+    assert made is not None
+    assert made.rev == 2
+    [record] = await calendars.get(["de-holidays"])
+    assert (record.calendar, record.calendar.rev) == (last, 3)
 
 
 # ----------------------------------------------------------------------------------------------------------------- jobs
