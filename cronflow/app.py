@@ -54,6 +54,7 @@ class App:
         self.name = check_name(name, "app")
         self._jobs: dict[str, Job] = {}
         self._plain: set[str] = set()
+        self._zoneless: set[str] = set()
         self._implicit_misfires: dict[str, str] = {}
         self._functions: dict[str, Callable[..., object]] = {}
 
@@ -65,9 +66,18 @@ class App:
         """The jobs in order of definition."""
         return tuple(self._jobs.values())
 
-    def jobs_with(self, retry: Retry) -> tuple[Job, ...]:
-        """The jobs, with this default for jobs that do not configure retries but allow them."""
-        return tuple(replace(job, retry=retry) if job.name in self._plain else job for job in self.jobs)
+    def jobs_with(self, retry: Retry, tz: str = "UTC") -> tuple[Job, ...]:
+        """The jobs, with this default for jobs that do not configure retries but allow them, and this time zone for a
+        `cron` without `tz`.
+        """
+        return tuple(self._completed(job, retry, tz) for job in self.jobs)
+
+    def _completed(self, job: Job, retry: Retry, tz: str) -> Job:
+        if job.name in self._plain:
+            job = replace(job, retry=retry)
+        if job.name in self._zoneless and isinstance(job.schedule, Cron):
+            job = replace(job, schedule=replace(job.schedule, tz=tz))
+        return job
 
     @property
     def implicit_misfires(self) -> Mapping[str, str]:
@@ -117,19 +127,18 @@ class App:
         """Make the function a job. A coroutine function runs in the event loop, a plain function in a thread; with
         `process`, either runs in a child process, which can be killed at its timeout.
 
-        Give at most one of `cron` (with `tz`, default UTC), `every`, `at` (a datetime or text with an offset) and
-        `schedule` (for anything else); without any, the job runs only on request. `name` defaults to the function's
-        name with `-` for `_`, `description` to the first line of its docstring, and `retry` to the settings (`Retry()`
-        without settings), or to no retries if the delivery allows none. `concurrency` is the name of a limit, a mapping
-        such as `{"key": "{args.region}", "limit": 2}`, or a list of those; `rate` is text such as `100/m`, or a mapping
-        with a `key`. `after` is the name of a job to follow, a mapping such as `{"job": "import", "on": "failed",
-        "within": "6h"}`, or a list of those, of which all must have ended, or with `join="any"` one. `resources` is
-        what each run reserves of its node, such as `{"cpu": 0.5, "memory": "256MiB"}`. With `shards=8` each run is
-        split into eight parts, which read `ctx.shard`; with `run_on="every_node"` it executes once on every node that
-        can run it. `misfire` defaults to `fire_once`, but `jobs apply` refuses an `at` in the past unless `misfire` is
-        given. The function is called with `args`; a first parameter named `ctx` or annotated `Context` receives the
-        context. Raises InvalidInput, also if the function
-        does not accept `args` or the name is taken.
+        Give at most one of `cron` (with `tz`, by default the setting TIMEZONE), `every`, `at` (a datetime or text with
+        an offset) and `schedule` (for anything else); without any, the job runs only on request. `name` defaults to the
+        function's name with `-` for `_`, `description` to the first line of its docstring, and `retry` to the settings
+        (`Retry()` without settings), or to no retries if the delivery allows none. `concurrency` is the name of a
+        limit, a mapping such as `{"key": "{args.region}", "limit": 2}`, or a list of those; `rate` is text such as
+        `100/m`, or a mapping with a `key`. `after` is the name of a job to follow, a mapping such as `{"job": "import",
+        "on": "failed", "within": "6h"}`, or a list of those, of which all must have ended, or with `join="any"` one.
+        `resources` is what each run reserves of its node, such as `{"cpu": 0.5, "memory": "256MiB"}`. With `shards=8`
+        each run is split into eight parts, which read `ctx.shard`; with `run_on="every_node"` it executes once on every
+        node that can run it. `misfire` defaults to `fire_once`, but `jobs apply` refuses an `at` in the past unless
+        `misfire` is given. The function is called with `args`; a first parameter named `ctx` or annotated `Context`
+        receives the context. Raises InvalidInput, also if the function does not accept `args` or the name is taken.
         """
 
         def decorate(function: Function) -> Function:
@@ -174,6 +183,8 @@ class App:
             self._add(job, ref, function)
             if retry is None and certain is not Delivery.AT_MOST_ONCE:
                 self._plain.add(job.name)
+            if cron is not None and tz is None:
+                self._zoneless.add(job.name)
             if misfire is None and isinstance(job.schedule, Once):
                 self._implicit_misfires[job.name] = f"{ref}: at"
             return function

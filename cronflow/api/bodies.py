@@ -28,6 +28,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from cronflow.api.problems import Unreadable, first_problems, problems_of
+from cronflow.documents import FORMAT_ZONE
 from cronflow.documents.values import Reader, instant, json_mapping, nearest, text
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import Retry
@@ -42,13 +43,14 @@ MOST_KEYS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """The settings that routes use: the cluster's name, the heartbeat interval, the default retry of jobs, the origins
-    that may use the API besides its own, and what `cronflow dev` offers to break on purpose.
+    """The settings that routes use: the cluster's name, the heartbeat interval, the default retry and time zone of
+    jobs, the origins that may use the API besides its own, and what `cronflow dev` offers to break on purpose.
     """
 
     namespace: str = "default"
     heartbeat: timedelta = timedelta(seconds=5)
     retry: Retry = field(default_factory=Retry)
+    timezone: str = FORMAT_ZONE
     version: str = ""
     origins: Collection[str] = ()
     chaos: Chaos | None = None
@@ -89,21 +91,21 @@ NodeName = Annotated[str, Path(description="The node.")]
 RunId = Annotated[str, Path(description="The run.")]
 Uses = Annotated[UseCases, Depends(_service)]
 Deployed = Annotated[Deployment, Depends(_deployment)]
-_INSTANT = BeforeValidator(_validator(lambda value: None if value is None else instant(value)))
+INSTANT = BeforeValidator(_validator(lambda value: None if value is None else instant(value)))
 Since = Annotated[
     datetime | None,
-    _INSTANT,
+    INSTANT,
     Query(description="Due from this instant on, for example 2026-11-21T02:00:00Z."),
 ]
-Until = Annotated[datetime | None, _INSTANT, Query(description="Due before this instant.")]
+Until = Annotated[datetime | None, INSTANT, Query(description="Due before this instant.")]
 From = Annotated[
     datetime | None,
-    _INSTANT,
+    INSTANT,
     Query(description="Not older than this instant, for example 2026-11-21T02:00:00Z."),
 ]
 At = Annotated[
     datetime | None,
-    _INSTANT,
+    INSTANT,
     Query(description="The instant; without it the latest one that was due."),
 ]
 

@@ -129,6 +129,7 @@ async def api_application(
         namespace=settings.namespace,
         heartbeat=settings.heartbeat,
         retry=settings.retry,
+        timezone=settings.timezone,
         version=VERSION,
         origins=frozenset(settings.allow_origins),
         chaos=chaos,

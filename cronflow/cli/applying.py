@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from cronflow.cli.terminal.drawing import counted
@@ -36,31 +37,31 @@ class Sender(Protocol):
     parts: Sequence[Sequence[Job]]
     """The jobs of each request."""
 
-    async def plan(self, jobs: Sequence[Job]) -> Sequence[AppliedSchema]:
-        """What applying them would change."""
+    async def plan(self, jobs: Sequence[Job], days: int) -> Sequence[AppliedSchema]:
+        """What applying them would change, also of the runs in so many days."""
 
-    async def apply(self, jobs: Sequence[Job], done: Callable[[int], None]) -> Sequence[AppliedSchema]:
+    async def apply(self, jobs: Sequence[Job], days: int, done: Callable[[int], None]) -> Sequence[AppliedSchema]:
         """Apply them; `done` gets the number of jobs after each step."""
 
 
-async def plan(cluster: Cluster, jobs: Sequence[Job], implicit: Implicit) -> Sequence[AppliedSchema]:
-    """What applying the jobs would change."""
+async def plan(cluster: Cluster, jobs: Sequence[Job], implicit: Implicit, days: int) -> Sequence[AppliedSchema]:
+    """What applying the jobs would change, also of the runs in so many days."""
     sender = _sender(cluster, jobs, implicit)
-    return [one for part in sender.parts for one in await sender.plan(part)]
+    return [one for part in sender.parts for one in await sender.plan(part, days)]
 
 
-async def apply(cluster: Cluster, jobs: Sequence[Job], implicit: Implicit) -> Sequence[AppliedSchema]:
-    """Apply the jobs."""
+async def apply(cluster: Cluster, jobs: Sequence[Job], implicit: Implicit, days: int) -> Sequence[AppliedSchema]:
+    """Apply the jobs. `days` as for `plan`."""
     sender = _sender(cluster, jobs, implicit)
     if len(sender.parts) > 1:
         # A request checks only its own jobs.
         for part in sender.parts:
-            await sender.plan(part)
+            await sender.plan(part, 0)
     applied: list[AppliedSchema] = []
     with counted(len(jobs), "applying") as done:
         for part in sender.parts:
             try:
-                applied += await sender.apply(part, done)
+                applied += await sender.apply(part, days, done)
             except CronFlowError as error:
                 several = len(sender.parts) > 1 or (len(jobs) > MOST_JOBS and not isinstance(error, InvalidInput))
                 if several or isinstance(error, Conflict):
@@ -73,7 +74,7 @@ async def _progress(sender: Sender, wanted: Sequence[Job], failed: Sequence[Job]
     """How much of `wanted` is applied, after `done` jobs were and the request with `failed` was not answered."""
     again = "it is safe to apply all of them again"
     try:
-        left = [one["name"] for one in await sender.plan(failed) if one["result"] != "unchanged"]
+        left = [one["name"] for one in await sender.plan(failed, 0) if one["result"] != "unchanged"]
     except CronFlowError:
         some = f"of those from {failed[0].name} to {failed[-1].name} some may be"
         return f"{done} of {len(wanted)} jobs are applied; {some}, and the ones after them are not; {again}"
@@ -98,15 +99,17 @@ class _ToServers:
         self._implicit = implicit
         self.parts: Sequence[Sequence[Job]] = [jobs]
 
-    async def plan(self, jobs: Sequence[Job]) -> Sequence[AppliedSchema]:
+    async def plan(self, jobs: Sequence[Job], days: int) -> Sequence[AppliedSchema]:
         from cronflow.schemas.jobs import comparison_schema
 
-        return [comparison_schema(one) for one in await self._jobs.compare(jobs, self._implicit)]
+        return [comparison_schema(one) for one in await self._jobs.compare(jobs, self._implicit, days=days)]
 
-    async def apply(self, jobs: Sequence[Job], done: Callable[[int], None]) -> Sequence[AppliedSchema]:
+    async def apply(self, jobs: Sequence[Job], days: int, done: Callable[[int], None]) -> Sequence[AppliedSchema]:
         from cronflow.schemas.jobs import comparison_schema
 
-        applied = await self._jobs.applied(jobs, by=self._by, each=lambda: done(1), implicit_misfires=self._implicit)
+        applied = await self._jobs.applied(
+            jobs, by=self._by, each=lambda: done(1), implicit_misfires=self._implicit, days=days
+        )
         return [comparison_schema(one) for one in applied]
 
 
@@ -119,11 +122,11 @@ class _ToApi:
         self._documents = {job.name: _document(job, implicit) for job in jobs}
         self.parts: Sequence[Sequence[Job]] = list(self._split(jobs))
 
-    async def plan(self, jobs: Sequence[Job]) -> Sequence[AppliedSchema]:
-        return await self._sent(self._cluster.jobs.plan, jobs)
+    async def plan(self, jobs: Sequence[Job], days: int) -> Sequence[AppliedSchema]:
+        return await self._sent(partial(self._cluster.jobs.plan, days=days), jobs)
 
-    async def apply(self, jobs: Sequence[Job], done: Callable[[int], None]) -> Sequence[AppliedSchema]:
-        applied = await self._sent(self._cluster.jobs.apply, jobs)
+    async def apply(self, jobs: Sequence[Job], days: int, done: Callable[[int], None]) -> Sequence[AppliedSchema]:
+        applied = await self._sent(partial(self._cluster.jobs.apply, days=days), jobs)
         done(len(jobs))
         return applied
 
@@ -156,7 +159,7 @@ def _document(job: Job, implicit: Implicit) -> Document:
     """The short document, with all that the cluster would complete from its own settings. It refuses an `at` in the
     past only if the document leaves out `misfire`, so it must see whether the user did.
     """
-    from cronflow.documents import job_document
+    from cronflow.documents import FORMAT_ZONE, job_document, with_zone
     from cronflow.documents.jobs import MISFIRE
     from cronflow.documents.retry import write_retry
     from cronflow.domain.schedule.kinds import Once
@@ -164,6 +167,8 @@ def _document(job: Job, implicit: Implicit) -> Document:
     # Without empty parts, which an API of an older version does not know.
     retry = {key: value for key, value in write_retry(job.retry).items() if value not in (None, [])}
     document = {**job_document(job, compact=True), "retry": retry}
+    if "schedule" in document:
+        document["schedule"] = with_zone(document["schedule"], FORMAT_ZONE)
     if isinstance(job.schedule, Once) and job.name not in implicit:
         document["misfire"] = MISFIRE.write(job.misfire)
     return document

@@ -15,11 +15,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coro
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from cronflow.cli.target import Target, settings, target
 from cronflow.cli.terminal import formatting
 from cronflow.cli.terminal.output import author, note
+from cronflow.documents import FORMAT_ZONE
 from cronflow.domain.errors import CronFlowError, NotFound
 from cronflow.domain.job import Retry
 
@@ -113,7 +114,13 @@ def _local(read: Settings, service: UseCases, hub: Hub | None = None) -> LocalCl
     from cronflow.client.local import LocalClient
 
     return LocalClient(
-        service, by=author(), namespace=read.namespace, heartbeat=read.heartbeat, retry=read.retry, hub=hub
+        service,
+        by=author(),
+        namespace=read.namespace,
+        heartbeat=read.heartbeat,
+        retry=read.retry,
+        timezone=read.timezone,
+        hub=hub,
     )
 
 
@@ -171,19 +178,32 @@ async def _api_version() -> str | None:
         return (await cluster.cluster.settings())["version"] or None
 
 
-def retry() -> Retry:
-    """The default retry of jobs: that of the API, or of the local settings if the API does not answer."""
+class JobDefaults(NamedTuple):
+    """What completes the documents of jobs."""
 
-    async def read() -> Retry:
+    retry: Retry
+    tz: str
+
+
+def job_defaults() -> JobDefaults:
+    """The defaults of the API, or those of the local settings if the API does not answer."""
+
+    async def read() -> JobDefaults:
         try:
             async with open_client() as cluster:
                 found = await cluster.cluster.settings()
         except CronFlowError:
-            return settings().retry
+            return local()
         initial = timedelta(milliseconds=found["retry_initial_ms"])
-        return Retry(max=found["retry_max"], initial=initial, multiplier=found["retry_multiplier"])
+        retry = Retry(max=found["retry_max"], initial=initial, multiplier=found["retry_multiplier"])
+        # An API of 0.10 does not know it.
+        return JobDefaults(retry, found.get("timezone", FORMAT_ZONE))
 
-    return settings().retry if current_login() is None else run_interruptible(read())
+    def local() -> JobDefaults:
+        read = settings()
+        return JobDefaults(read.retry, read.timezone)
+
+    return local() if current_login() is None else run_interruptible(read())
 
 
 def current_login() -> tuple[Login, LoginFile | None] | None:

@@ -123,10 +123,26 @@ class AsyncClient:
         return await self.send(get(path_of("auth", "me")))
 
     async def preview(
-        self, schedule: Mapping[str, object], count: int = 10, start: datetime | None = None
+        self,
+        schedule: Mapping[str, object],
+        count: int = 10,
+        start: datetime | None = None,
+        *,
+        until: datetime | None = None,
+        zones: Sequence[str] = (),
+        job: str | None = None,
     ) -> PreviewSchema:
-        """A schedule in words, with its next fires and warnings."""
-        body = given(schedule=schedule, count=count, start=instant(start))
+        """A schedule in words, with its next fires in these time zones, and warnings. With the name of a `job` also
+        what would become of its runs if it had this schedule.
+        """
+        body = given(
+            schedule=schedule,
+            count=count,
+            start=instant(start),
+            until=instant(until),
+            zones=[*zones] or None,
+            job=job,
+        )
         return await self.send(Call("POST", path_of("schedules", "preview"), body=body, repeatable=True))
 
     def follow(
@@ -232,14 +248,18 @@ class Jobs:
     async def delete(self, name: str, *, version: int | None = None) -> DeletedSchema:
         return await self._client.send(Call("DELETE", path_of("jobs", name), headers=_if(version)))
 
-    async def plan(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[AppliedSchema]:
-        """What would change if these jobs were applied; nothing is written."""
-        call = Call("POST", path_of("jobs", "plan"), body={"jobs": [*jobs]}, repeatable=True)
+    async def plan(self, jobs: Sequence[Mapping[str, object]], *, days: int = 7) -> Sequence[AppliedSchema]:
+        """What would change if these jobs were applied, and which runs of the coming days would appear and vanish;
+        nothing is written.
+        """
+        call = Call("POST", path_of("jobs", "plan"), params={"days": days}, body={"jobs": [*jobs]}, repeatable=True)
         return (await self._client.send(call))["jobs"]
 
-    async def apply(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[AppliedSchema]:
-        """Create or replace these jobs; nothing is written unless all of them are valid."""
-        call = Call("POST", path_of("jobs", "apply"), body={"jobs": [*jobs]}, repeatable=True)
+    async def apply(self, jobs: Sequence[Mapping[str, object]], *, days: int = 7) -> Sequence[AppliedSchema]:
+        """Create or replace these jobs; nothing is written unless all of them are valid. Returns also which runs of the
+        coming days appear and vanish.
+        """
+        call = Call("POST", path_of("jobs", "apply"), params={"days": days}, body={"jobs": [*jobs]}, repeatable=True)
         return (await self._client.send(call))["jobs"]
 
     async def run(self, name: str, args: Mapping[str, object] | None = None, *, key: str | None = None) -> AskedSchema:
@@ -279,9 +299,12 @@ class Jobs:
         call = Call("POST", path_of("jobs", name, "backfill"), body=body, repeatable=dry_run)
         return await self._client.send(call)
 
-    async def next(self, name: str, n: int = 10) -> FiresSchema:
-        """The next instants at which it is due."""
-        return await self._client.send(get(path_of("jobs", name, "next"), n=n))
+    async def next(
+        self, name: str, n: int = 10, *, first: datetime | None = None, until: datetime | None = None
+    ) -> FiresSchema:
+        """The next instants at which it is due, or those of its schedule from `first` on; before `until`."""
+        params = {"n": n, "from": instant(first), "until": instant(until)}
+        return await self._client.send(get(path_of("jobs", name, "next"), **params))
 
     async def why(self, name: str, at: datetime | None = None, *, exact: bool = True) -> WhySchema:
         """Why an instant ran, did not run or waits: the latest one that was due, or a later manual run, unless `at` is

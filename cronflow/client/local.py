@@ -25,7 +25,7 @@ from cronflow.client.local_admin import (
     page_size,
     paged,
 )
-from cronflow.documents import implicit_misfires, parse_job
+from cronflow.documents import FORMAT_ZONE, implicit_misfires, parse_job
 from cronflow.domain.backfill import BackfillScope, parse_rate
 from cronflow.domain.catch_up import CatchUpProgress
 from cronflow.domain.errors import BackendUnavailable, Conflict, NotFound
@@ -81,6 +81,7 @@ from cronflow.schemas.stream import EventSchema, event_schema
 from cronflow.schemas.why import WhySchema, why_schema
 from cronflow.usecases import UseCases
 from cronflow.usecases.backfills import BackfillProgress
+from cronflow.usecases.run_changes import DAYS
 from cronflow.usecases.search import JobFilter, labels_of
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ READY_S = 10.0
 
 
 class LocalClient:
-    """A client on these use-cases. `namespace`, `heartbeat` and `retry` are settings of the cluster."""
+    """A client on these use-cases. `namespace`, `heartbeat`, `retry` and `timezone` are settings of the cluster."""
 
     def __init__(
         self,
@@ -101,10 +102,12 @@ class LocalClient:
         namespace: str = "default",
         heartbeat: timedelta = timedelta(seconds=5),
         retry: Retry | None = None,
+        timezone: str = FORMAT_ZONE,
         hub: Hub | None = None,
     ) -> None:
         self.service, self.by = service, by
         self.namespace, self.heartbeat, self.retry = namespace, heartbeat, retry or Retry()
+        self.timezone = timezone
         self._hub = hub
         self.jobs = LocalJobs(self)
         self.runs = LocalRuns(self)
@@ -162,17 +165,18 @@ class LocalJobs(Resource):
     async def get(self, name: str) -> JobSchema:
         return await self._shown(await self._service.jobs.get(name))
 
-    async def plan(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[AppliedSchema]:
-        found = await self._service.jobs.compare(self._parsed(jobs), _implicit_misfires(jobs))
+    async def plan(self, jobs: Sequence[Mapping[str, object]], *, days: int = DAYS) -> Sequence[AppliedSchema]:
+        found = await self._service.jobs.compare(self._parsed(jobs), _implicit_misfires(jobs), days=days)
         return [comparison_schema(one) for one in found]
 
-    async def apply(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[AppliedSchema]:
+    async def apply(self, jobs: Sequence[Mapping[str, object]], *, days: int = DAYS) -> Sequence[AppliedSchema]:
         implicit = _implicit_misfires(jobs)
-        done = await self._service.jobs.applied(self._parsed(jobs), by=self._by, implicit_misfires=implicit)
+        done = await self._service.jobs.applied(self._parsed(jobs), by=self._by, implicit_misfires=implicit, days=days)
         return [comparison_schema(one) for one in done]
 
     def _parsed(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[Job]:
-        return [parse_job(document, f"jobs[{n}]", retry=self._client.retry) for n, document in enumerate(jobs)]
+        retry, tz = self._client.retry, self._client.timezone
+        return [parse_job(document, f"jobs[{n}]", retry=retry, tz=tz) for n, document in enumerate(jobs)]
 
     async def delete(self, name: str, *, version: int | None = None) -> DeletedSchema:
         return deleted_schema(await self._service.jobs.delete(name, by=self._by, expected=version))
@@ -211,8 +215,10 @@ class LocalJobs(Resource):
         found, started = await self._service.backfills.request(name, first, last, scope, limit, by=self._by)
         return backfill_schema(BackfillProgress(found), planned=not started)
 
-    async def next(self, name: str, n: int = 10) -> FiresSchema:
-        return fires_schema(await self._service.jobs.get(name), await self._service.jobs.next_fires(name, n))
+    async def next(
+        self, name: str, n: int = 10, *, first: datetime | None = None, until: datetime | None = None
+    ) -> FiresSchema:
+        return fires_schema(*await self._service.jobs.next_fires(name, n, first, until))
 
     async def why(self, name: str, at: datetime | None = None, *, exact: bool = True) -> WhySchema:
         return why_schema(await self._service.explain.why(name, at, exact=exact))
@@ -439,6 +445,7 @@ class LocalCluster(Resource):
             "retry_max": retry.max,
             "retry_initial_ms": milliseconds(retry.initial),
             "retry_multiplier": retry.multiplier,
+            "timezone": self._client.timezone,
             "version": version("cronflow"),
             "chaos": False,
         }

@@ -138,6 +138,10 @@ class Settings:
     """How long log lines and events are kept."""
     log_lines_per_run: int = _setting("10000", values.number(int, 1, 1_000_000))
     """How many log lines are kept per attempt: a fifth for the first ones, the rest for the last ones."""
+    timezone: str = _setting("UTC", values.zone)
+    """Time zone of schedules that name none, such as `Europe/Berlin`. It is filled in when a job is defined, so
+    existing jobs do not change with it.
+    """
     retry_max: int = _setting(3, values.number(int, 0, 100))
     """Default number of retries of a failed run."""
     retry_initial: timedelta = _setting("30s", values.duration("0s"))

@@ -22,6 +22,7 @@ from cronflow.domain.durations import format_duration, parse_duration
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import check_name
 from cronflow.domain.limits import check_user, parse_size
+from cronflow.domain.schedule.zones import find_zone
 
 Reader = Callable[[object], Any]
 
@@ -60,6 +61,13 @@ def time_of_day(value: object) -> time:
     if isinstance(value, time) and not value.second and not value.microsecond:
         return value.replace(tzinfo=None)
     raise InvalidInput(Problem("", f"expected a time of day, got {got(value)}", 'write it like "03:00", in UTC'))
+
+
+def zone(value: object) -> str:
+    """The IANA name of a time zone."""
+    if not isinstance(value, str):
+        raise InvalidInput(Problem("", f"expected the name of a time zone, got {got(value)}", "such as Europe/Berlin"))
+    return find_zone(value.strip()).key
 
 
 def number(kind: type[int] | type[float], low: int, high: int) -> Reader:

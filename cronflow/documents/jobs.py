@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, cast, overload
 from typing_extensions import TypedDict
 
 from cronflow.documents.calendars import WINDOW
+from cronflow.documents.default_zone import FORMAT_ZONE, with_zone
 from cronflow.documents.keys import LENGTH, OPTIONAL_TEXT, TEXT, TEXTS, LengthForm
 from cronflow.documents.retry import (
     BACKOFF,
@@ -476,15 +477,16 @@ def _defaults() -> Mapping[str, object]:
     return {**JOB.defaults, "schedule": schedule, "run": run}
 
 
-def parse_job(document: object, place: str = "job", *, retry: Retry = _PLAIN_RETRY) -> Job:
+def parse_job(document: object, place: str = "job", *, retry: Retry = _PLAIN_RETRY, tz: str = FORMAT_ZONE) -> Job:
     """The job that a document describes.
 
-    `retry` completes the document's own `retry`: the cluster's settings when a user's document is read, and nothing
-    for a stored one, whose meaning must never change. Raises InvalidInput with every problem in the order of the
-    document; each place begins with `place`, as in `jobs[0].schedule.cron`.
+    `retry` completes the document's own `retry`, and `tz` is the time zone of a schedule that has none: the cluster's
+    settings when a user's document is read, and nothing for a stored one, whose meaning must never change. Raises
+    InvalidInput with every problem in the order of the document; each place begins with `place`, as in
+    `jobs[0].schedule.cron`.
     """
     try:
-        return _read_job(document, retry)
+        return _read_job(document, retry, tz)
     except InvalidInput as error:
         raise InvalidInput(under(place, error.problems)) from None
 
@@ -503,7 +505,9 @@ def implicit_misfires(documents: Mapping[str, object]) -> dict[str, str]:
     }
 
 
-def _read_job(document: object, retry: Retry) -> Job:
+def _read_job(document: object, retry: Retry, tz: str) -> Job:
+    if tz != FORMAT_ZONE and isinstance(document, Mapping) and "schedule" in document:
+        document = {**document, "schedule": with_zone(document["schedule"], tz)}
     found, problems = JOB.fields(document)
     own = found.pop("retry", {})
     if found.get("delivery") is Delivery.AT_MOST_ONCE:

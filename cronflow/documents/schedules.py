@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from typing_extensions import TypedDict
 
 from cronflow.documents.calendars import WindowForm, read_window, shorten_window, write_window
+from cronflow.documents.default_zone import FORMAT_ZONE, with_zone
 from cronflow.documents.keys import LENGTH, OPTIONAL_INSTANT, OPTIONAL_TEXT, TEXT, LengthForm
 from cronflow.documents.tables import DocumentTable, Key, Refusal, read_variant
 from cronflow.documents.values import (
@@ -247,18 +248,29 @@ def write_schedule(schedule: Schedule | None, write: Writer = DocumentTable.writ
         case Once():
             return write(ONCE, schedule)
         case AnyOf():
-            return write(ANY, schedule)
+            return _with_own_zones(write(ANY, schedule))
         case None:
             return None
+
+
+def _with_own_zones(document: dict[str, Any]) -> dict[str, Any]:
+    """The short form of a part leaves UTC out, which would mean the zone of the whole when it is read."""
+    if document.get("tz", FORMAT_ZONE) != FORMAT_ZONE:
+        document["any"] = [
+            {**one, "tz": one.get("tz", FORMAT_ZONE)} if _has_clock(one) else one for one in document["any"]
+        ]
+    return document
 
 
 SCHEDULE = Key(read_schedule, write_schedule, shorten=partial(write_schedule, write=DocumentTable.shorten))
 
 
-def parse_schedule(document: object, place: str = "schedule") -> Schedule:
-    """The schedule that a document describes. Raises InvalidInput; each place begins with `place`."""
+def parse_schedule(document: object, place: str = "schedule", *, tz: str = FORMAT_ZONE) -> Schedule:
+    """The schedule that a document describes; `tz` is the time zone of one that has none. Raises InvalidInput; each
+    place begins with `place`.
+    """
     try:
-        found = read_schedule(document)
+        found = read_schedule(document if tz == FORMAT_ZONE else with_zone(document, tz))
         if found is None:
             raise InvalidInput(Problem("", "expected a mapping, got nothing", "write cron, every, at or any"))
         return found

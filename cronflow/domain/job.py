@@ -382,6 +382,13 @@ class Job:
         return isinstance(self.target, PythonTarget)
 
 
+def for_job(schedule: Schedule, name: str) -> Schedule:
+    """The schedule as the job of this name has it. Raises InvalidInput for a name that no job can have."""
+    made = Job(name=name, target=CommandTarget("true"), schedule=schedule).schedule
+    assert made is not None
+    return made
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRun:
     """The run that the last move of a cursor created, with all data of its document.

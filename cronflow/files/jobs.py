@@ -11,13 +11,15 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from cronflow.documents import implicit_misfires, joined, nearest, parse_job
+from cronflow.documents import FORMAT_ZONE, implicit_misfires, joined, nearest, parse_job
 from cronflow.documents.values import got
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import SYSTEM_PREFIX, Job, PythonTarget, Retry
+from cronflow.files.defaults import DEFAULTS, NO_DEFAULTS, FileDefaults, read_defaults
 from cronflow.files.yaml_source import YamlDocument, entries_of, text_of, yaml_documents
 
 _PLAIN_RETRY = Retry()
@@ -31,17 +33,22 @@ class JobsRead(NamedTuple):
     implicit_misfires: dict[str, str]
 
 
-def read_job_files(paths: Sequence[Path | str], *, check_python: bool = True, retry: Retry = _PLAIN_RETRY) -> list[Job]:
+def read_job_files(
+    paths: Sequence[Path | str], *, check_python: bool = True, retry: Retry = _PLAIN_RETRY, tz: str = FORMAT_ZONE
+) -> list[Job]:
     """The jobs of `read_jobs`."""
-    return read_jobs(paths, check_python=check_python, retry=retry).jobs
+    return read_jobs(paths, check_python=check_python, retry=retry, tz=tz).jobs
 
 
-def read_jobs(paths: Sequence[Path | str], *, check_python: bool = True, retry: Retry = _PLAIN_RETRY) -> JobsRead:
+def read_jobs(
+    paths: Sequence[Path | str], *, check_python: bool = True, retry: Retry = _PLAIN_RETRY, tz: str = FORMAT_ZONE
+) -> JobsRead:
     """Read the jobs of all files.
 
-    A file has a list under `jobs`, or is a single job; it may have several YAML documents. `retry` fills in what a job
-    leaves out (see `parse_job`). With `check_python` the module of each Python target is imported, with the working
-    directory and the folder of the file on the path. Raises InvalidInput with the problems of all files.
+    A file has a list under `jobs`, or is a single job; it may have several YAML documents. What a job leaves out comes
+    from the `defaults` beside its list, then from `retry` and `tz` (see `parse_job`). With `check_python` the module of
+    each Python target is imported, with the working directory and the folder of the file on the path. Raises
+    InvalidInput with the problems of all files.
     """
     jobs, implicit = JobsRead([], {})
     problems: list[Problem] = []
@@ -51,22 +58,39 @@ def read_jobs(paths: Sequence[Path | str], *, check_python: bool = True, retry: 
         try:
             for document in yaml_documents(path, text_of(path), "jobs"):
                 problems += document.problems
-                for place, job in entries_of(document, "jobs", "a job", _KEYS_OF_A_JOB, problems):
+                defaults = _defaults_of(document, retry, problems)
+                parse = partial(parse_job, retry=retry, tz=defaults.tz or tz)
+                for place, job in entries_of(document, "jobs", "a job", _KEYS_OF_A_JOB, problems, (DEFAULTS,)):
                     entry = _Entry(document, place, job)
                     found = [*_name_problems(entry, seen), *(targets.problems(entry) if check_python else ())]
                     try:
-                        jobs.append(parse_job(entry.job, entry.place, retry=retry))
+                        made, complete = defaults.apply(entry.job, entry.place, parse)
+                        jobs.append(made)
+                        implicit |= {
+                            name: document.located(Problem(place, "")).place
+                            for name, place in implicit_misfires({entry.place: complete}).items()
+                        }
                     except InvalidInput as error:
                         found += error.problems
                     found.sort(key=lambda problem: document.line(problem.place))
                     problems += map(document.located, found)
-                    for name, place in implicit_misfires({entry.place: entry.job}).items():
-                        implicit[name] = document.located(Problem(place, "")).place
         except InvalidInput as error:
             problems += error.problems
     if problems:
         raise InvalidInput(problems)
     return JobsRead(jobs, implicit)
+
+
+def _defaults_of(document: YamlDocument, retry: Retry, problems: list[Problem]) -> FileDefaults:
+    """The defaults of a document with a list of jobs. Adds what is wrong to `problems`."""
+    value = document.value
+    if not isinstance(value, Mapping) or "jobs" not in value or DEFAULTS not in value:
+        return NO_DEFAULTS
+    try:
+        return read_defaults(value[DEFAULTS], DEFAULTS, retry)
+    except InvalidInput as error:
+        problems += map(document.located, error.problems)
+        return NO_DEFAULTS
 
 
 # ------------------------------------------------------------------------------------------------------------- jobs

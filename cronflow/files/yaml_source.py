@@ -15,7 +15,7 @@ from pathlib import Path
 import yaml
 from yaml.reader import Reader as YamlReader
 
-from cronflow.documents import joined
+from cronflow.documents import joined, nearest
 from cronflow.documents.values import got
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.files.yaml_values import DEEPEST, MERGE, Loader, key, line_of, values_of
@@ -152,10 +152,15 @@ def yaml_documents(path: Path, text: str, what: str) -> Iterator[YamlDocument]:
 
 
 def entries_of(
-    document: YamlDocument, plural: str, one: str, keys_of_one: Collection[str], problems: list[Problem]
+    document: YamlDocument,
+    plural: str,
+    one: str,
+    keys_of_one: Collection[str],
+    problems: list[Problem],
+    beside: Collection[str] = (),
 ) -> list[tuple[str, object]]:
     """The place and the value of each entry of the list under `plural` (`jobs`), or of the document if it is `one` (`a
-    job`). Adds what is wrong to `problems`.
+    job`). Keys of `beside` may stand beside that list. Adds what is wrong to `problems`.
     """
 
     def refuse(place: str, what: str, remedy: str) -> list[tuple[str, object]]:
@@ -173,8 +178,10 @@ def entries_of(
             "", f"has neither {plural} nor the keys of {one}", f"write {plural}: and a list of {plural} below it"
         )
     for other in value:
-        if other != plural:
-            refuse(str(other), f"unknown key beside {plural}", f"move it into the {plural}, or remove it")
+        if other != plural and other not in beside:
+            near = nearest(str(other), (plural, *beside))
+            remedy = f"did you mean {near}?" if near else f"move it into the {plural}, or remove it"
+            refuse(str(other), f"unknown key beside {plural}", remedy)
     entries = value[plural]
     if not isinstance(entries, list):
         what = f"expected a list of {plural}, got {got(entries)}"

@@ -211,6 +211,8 @@ class SettingsSchema(Schema):
     """Default delay before the first retry, in milliseconds."""
     retry_multiplier: float
     """Default factor by which each further delay grows."""
+    timezone: str
+    """Time zone of schedules that name none."""
     version: str
     """CronFlow version of the API."""
     chaos: bool

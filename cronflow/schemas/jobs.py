@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, NotRequired, cast
 
 from cronflow.documents import JobForm, job_document
@@ -11,11 +11,19 @@ from cronflow.domain.job import Job, JobRecord, Pause, PendingRun
 from cronflow.domain.job_breaker import BreakerState
 from cronflow.domain.planning import next_run
 from cronflow.domain.run import Run, RunState
-from cronflow.domain.schedule.exclusions import ComingFire
+from cronflow.domain.schedule.comparison import MOST_COUNTED
+from cronflow.domain.schedule.preview import PreviewRow, zone_name
 from cronflow.domain.version import Version
 from cronflow.schemas import Schema, iso, optional_iso
 from cronflow.schemas.runs import CoversSchema, MarkSchema, covers_schema, mark_schema
-from cronflow.schemas.schedules import schedule_words
+from cronflow.schemas.schedules import (
+    PreviewRowSchema,
+    RunChangesSchema,
+    row_schemas,
+    run_changes_schema,
+    schedule_words,
+    zones_of,
+)
 from cronflow.usecases.audit import masked
 from cronflow.usecases.edit import Result
 from cronflow.usecases.jobs import Comparison
@@ -131,6 +139,19 @@ class DifferenceSchema(Schema):
     """New value; null: not set."""
 
 
+class RunTotalsSchema(Schema):
+    """What becomes of the runs of all jobs in the coming days."""
+
+    added: int
+    """Runs that appear."""
+    removed: int
+    """Runs that vanish."""
+    at_least: bool
+    """Whether there are more: some job has more than 10,000 that appear or vanish."""
+    not_compared: int
+    """Jobs with too many runs to compare them one by one; they are in none of the numbers."""
+
+
 class AppliedSchema(Schema):
     """The result of a change, or of a planned change."""
 
@@ -145,7 +166,11 @@ class AppliedSchema(Schema):
     changes: NotRequired[list[DifferenceSchema]]
     """Changed fields; only in a plan, for a job that would change."""
     warnings: NotRequired[list[str]]
-    """What needs attention: due fires that the change skips, a job that no live node can run."""
+    """What needs attention: due fires that the change skips, a job that no live node can run, or that never runs
+    again.
+    """
+    runs: NotRequired[RunChangesSchema]
+    """What becomes of its runs in the coming days; absent: its schedule does not change, or it was not asked for."""
 
 
 class RecentSchema(Schema):
@@ -161,17 +186,6 @@ class RecentSchema(Schema):
     """Its latest runs, newest first."""
 
 
-class SkippedFiresSchema(Schema):
-    """Fires in a row that calendars or windows exclude."""
-
-    first: str
-    """The first of them."""
-    last: str
-    """The last of them."""
-    reason: str
-    """Why they are skipped."""
-
-
 class FiresSchema(Schema):
     """The next fires of a job."""
 
@@ -181,8 +195,10 @@ class FiresSchema(Schema):
     """State of the job; a paused or disabled job does not fire."""
     fires: list[str]
     """The instants."""
-    skipped: list[SkippedFiresSchema]
-    """The instants up to the last of these that are skipped."""
+    tz: str
+    """The time zone of its schedule."""
+    rows: list[PreviewRowSchema]
+    """The same times in that time zone and in UTC, and the instants between them that do not fire."""
 
 
 class DeletedSchema(Schema):
@@ -302,7 +318,21 @@ def comparison_schema(comparison: Comparison) -> AppliedSchema:
         ]
     if comparison.warnings:
         schema["warnings"] = [*comparison.warnings]
+    if comparison.runs is not None:
+        schema["runs"] = run_changes_schema(comparison.runs)
     return schema
+
+
+def run_totals_schema(applied: Iterable[AppliedSchema]) -> RunTotalsSchema:
+    """The sums over these jobs."""
+    changes = [one["runs"] for one in applied if "runs" in one]
+    compared = [one for one in changes if one["compared"]]
+    return {
+        "added": sum(MOST_COUNTED if one["added"] is None else one["added"] for one in compared),
+        "removed": sum(MOST_COUNTED if one["removed"] is None else one["removed"] for one in compared),
+        "at_least": any(one["added"] is None or one["removed"] is None for one in compared),
+        "not_compared": len(changes) - len(compared),
+    }
 
 
 def recent_schema(record: JobRecord, runs: Sequence[Run]) -> RecentSchema:
@@ -315,16 +345,14 @@ def recent_schema(record: JobRecord, runs: Sequence[Run]) -> RecentSchema:
     }
 
 
-def fires_schema(record: JobRecord, fires: Sequence[ComingFire]) -> FiresSchema:
+def fires_schema(record: JobRecord, rows: Sequence[PreviewRow]) -> FiresSchema:
+    tz = "UTC" if record.job.schedule is None else zone_name(record.job.schedule)
     return {
         "job": record.name,
         "state": job_state(record),
-        "fires": [iso(one.fire) for one in fires if not one.reason],
-        "skipped": [
-            {"first": iso(one.fire), "last": iso(one.last or one.fire), "reason": one.reason}
-            for one in fires
-            if one.reason
-        ],
+        "fires": [iso(row.fire) for row in rows if not row.note],
+        "tz": tz,
+        "rows": row_schemas(rows, zones_of([tz, "UTC"])),
     }
 
 

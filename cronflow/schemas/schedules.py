@@ -2,15 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import date
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, tzinfo
+from typing import NotRequired
 
 from cronflow.domain.run import RunState
-from cronflow.domain.schedule.describe import Preview, describe
+from cronflow.domain.schedule.comparison import FireChanges
+from cronflow.domain.schedule.describe import describe
 from cronflow.domain.schedule.kinds import Cron, Schedule
 from cronflow.domain.schedule.load import Slot
+from cronflow.domain.schedule.preview import Preview, PreviewRow, zone_name
+from cronflow.domain.schedule.zones import find_zone
 from cronflow.schemas import Schema, iso
 from cronflow.usecases.search import ScheduleLoadReport
+
+
+class PreviewRowSchema(Schema):
+    """An instant of a schedule."""
+
+    fire: str
+    """The instant."""
+    note: str | None
+    """Why it does not fire; null: it does."""
+    times: dict[str, str]
+    """The same instant on the clocks of each time zone."""
+
+
+class RunChangesSchema(Schema):
+    """What becomes of the runs of the coming days. A number that is null is more than 10,000."""
+
+    before: int | None
+    """Runs before the change."""
+    after: int | None
+    """Runs after the change."""
+    compared: bool
+    """Whether the runs were compared one by one; false: there are too many, and they were only counted."""
+    added: int | None
+    """Runs that appear; null if they were not compared."""
+    removed: int | None
+    """Runs that vanish; null if they were not compared."""
+    first_added: list[str]
+    """The first ones that appear, if the schedule was another one before."""
+    first_removed: list[str]
+    """The first ones that vanish, if the schedule is another one afterwards."""
 
 
 class PreviewSchema(Schema):
@@ -26,15 +60,54 @@ class PreviewSchema(Schema):
     """The next times at which it fires."""
     notes: list[str]
     """Warnings: behaviour that is easy to miss."""
+    rows: list[PreviewRowSchema]
+    """The same times in several time zones, and the instants between them that do not fire."""
+    zones: list[str]
+    """The time zones of the rows, beginning with that of the schedule."""
+    changes: NotRequired[RunChangesSchema | None]
+    """What would become of the runs of the given job; null: its schedule would not change."""
 
 
-def preview_schema(preview: Preview) -> PreviewSchema:
+def preview_schema(preview: Preview, zones: Mapping[str, tzinfo | None] | None = None) -> PreviewSchema:
+    """`zones` are those of the rows; by default that of the schedule, and UTC."""
+    zones = zones or zones_of([zone_name(preview.schedule), "UTC"])
     return {
         "expression": preview.schedule.expr if isinstance(preview.schedule, Cron) else None,
-        "tz": getattr(preview.schedule, "tz", "UTC"),
+        "tz": zone_name(preview.schedule),
         "words": schedule_words(preview.schedule),
         "fires": [iso(fire) for fire in preview.fires],
         "notes": list(preview.notes),
+        "rows": row_schemas(preview.rows, zones),
+        "zones": [*zones],
+    }
+
+
+def zones_of(names: Iterable[str]) -> dict[str, tzinfo | None]:
+    """Time zones by name. Raises InvalidInput."""
+    return {name: find_zone(name) for name in names}
+
+
+def row_schemas(rows: Sequence[PreviewRow], zones: Mapping[str, tzinfo | None]) -> list[PreviewRowSchema]:
+    """The zone None is that of this machine."""
+    return [
+        {
+            "fire": iso(row.fire),
+            "note": row.note or None,
+            "times": {name: row.fire.astimezone(zone).isoformat() for name, zone in zones.items()},
+        }
+        for row in rows
+    ]
+
+
+def run_changes_schema(changes: FireChanges) -> RunChangesSchema:
+    return {
+        "before": changes.before,
+        "after": changes.after,
+        "compared": changes.compared,
+        "added": changes.added,
+        "removed": changes.removed,
+        "first_added": [*map(iso, changes.first_added)],
+        "first_removed": [*map(iso, changes.first_removed)],
     }
 
 

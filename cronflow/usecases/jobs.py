@@ -36,10 +36,10 @@ from cronflow.domain.placement import OTHERS_KEPT, unable
 from cronflow.domain.planning import fires_text, first_fire, run_on_request
 from cronflow.domain.resources import NOTHING, ResourceAmount
 from cronflow.domain.run import Covers, Kind, Run, RunState
-from cronflow.domain.schedule.describe import Preview, preview
-from cronflow.domain.schedule.exclusions import ComingFire, coming_fires
+from cronflow.domain.schedule.comparison import FireChanges
 from cronflow.domain.schedule.kinds import Once, Schedule
 from cronflow.domain.schedule.pins import book_of, name_of_pin, pins_of, same_fires
+from cronflow.domain.schedule.preview import Preview, PreviewRow, just_before, preview, rows_after
 from cronflow.domain.upstream_values import upstream_problems
 from cronflow.ports import Backends, Bus, Clock, Signal
 from cronflow.usecases.audit import Auditor, Changed
@@ -48,6 +48,7 @@ from cronflow.usecases.edit import Edited, Editor, Result, consumed, is_same, le
 from cronflow.usecases.job_breakers import JobBreakers
 from cronflow.usecases.job_graph import JobGraphUseCases
 from cronflow.usecases.limit_names import refuse_absent_limits
+from cronflow.usecases.run_changes import DAYS, check_days, never_again, run_changes
 from cronflow.usecases.search import ScheduleLoadReport, schedule_load_report
 
 BATCH = 250
@@ -65,13 +66,15 @@ NONE_IMPLICIT: Mapping[str, str] = {}
 class Comparison:
     """The result of an edit, or of the edit that `compare` predicts. Only a prediction has `differences`: the path,
     old value and new value of each part that differs. `warnings` are sentences about what the edit skips, and about
-    jobs that no live node can run.
+    jobs that no live node can run. `runs` is what becomes of the runs of the coming days; None: it was not asked for,
+    or the schedule does not change.
     """
 
     record: JobRecord
     result: Result
     differences: Sequence[Difference] = ()
     warnings: Sequence[str] = ()
+    runs: FireChanges | None = None
 
 
 class JobUseCases:
@@ -113,13 +116,16 @@ class JobUseCases:
         by: str = "",
         each: Callable[[], None] = lambda: None,
         implicit_misfires: Mapping[str, str] = NONE_IMPLICIT,
+        days: int = 0,
     ) -> list[Comparison]:
-        """Like `apply`, but return each job as it was left, with its result."""
+        """Like `apply`, but return each job as it was left, with its result, and what becomes of its runs in these
+        days.
+        """
+        check_days(days)
         done = await self._apply(jobs, by, each, implicit_misfires)
         edited = [done[job.name] for job in jobs]
-        return await self._with_warnings(
-            [Comparison(one.after, one.result, warnings=_skipped(one.after, one.result)) for one in edited]
-        )
+        found = [Comparison(one.after, one.result, warnings=_skipped(one.after, one.result)) for one in edited]
+        return await self._with_warnings(await self._with_runs([one.before for one in edited], found, days))
 
     async def _apply(
         self, jobs: Sequence[Job], by: str, each: Callable[[], None], implicit_misfires: Mapping[str, str]
@@ -230,9 +236,12 @@ class JobUseCases:
         return after
 
     async def compare(
-        self, jobs: Sequence[Job], implicit_misfires: Mapping[str, str] = NONE_IMPLICIT
+        self, jobs: Sequence[Job], implicit_misfires: Mapping[str, str] = NONE_IMPLICIT, *, days: int = 0
     ) -> list[Comparison]:
-        """Predict what `apply` would do now. Raises InvalidInput as `apply` does."""
+        """Predict what `apply` would do now, and what becomes of the runs in these days. Raises InvalidInput as
+        `apply` does.
+        """
+        check_days(days)
         _check(jobs)
         await refuse_absent_limits(self._backends.limits, _places(jobs))
         jobs = await self._bound(jobs)
@@ -241,7 +250,22 @@ class JobUseCases:
         found = await self._backends.jobs.get([job.name for job in jobs])
         _refuse_missed(jobs, {record.name: record for record in found}, implicit_misfires, now)
         stored = {record.name: record for record in found if record.deleted_at is None}
-        return await self._with_warnings([compare(stored.get(job.name), job, now) for job in jobs])
+        compared = [compare(stored.get(job.name), job, now) for job in jobs]
+        return await self._with_warnings(await self._with_runs([stored.get(job.name) for job in jobs], compared, days))
+
+    async def _with_runs(
+        self, before: Sequence[JobRecord | None], comparisons: Sequence[Comparison], days: int
+    ) -> list[Comparison]:
+        """Add what becomes of the runs, and a warning to each job that never runs again."""
+        now = self._clock.now()
+        changes = [(old, one.record) for old, one in zip(before, comparisons, strict=True)]
+        runs = await run_changes(changes, now, days) if days else [None] * len(changes)
+        return [
+            one
+            if one.result == "unchanged"
+            else replace(one, warnings=[*one.warnings, *never_again(one.record, now)], runs=changed)
+            for one, changed in zip(comparisons, runs, strict=True)
+        ]
 
     async def _bound(self, jobs: Sequence[Job]) -> list[Job]:
         """The jobs, bound to the calendars that they name. Raises InvalidInput for those that do not exist."""
@@ -324,17 +348,35 @@ class JobUseCases:
             await self._audit.record_events(by, (changed, JobBreakerClosed(name, f"{by or 'somebody'} closed it")))
         return record
 
-    async def next_fires(self, name: str, count: int) -> list[ComingFire]:
-        """The next fires, starting at the cursor, and the excluded ones between them; empty for a job without
-        a schedule. Raises NotFound.
+    async def next_fires(
+        self, name: str, count: int, start: datetime | None = None, until: datetime | None = None
+    ) -> tuple[JobRecord, list[PreviewRow]]:
+        """The job and its fires before `until`, starting at the cursor, or with those of its schedule from `start` on;
+        none for a job without a schedule. Raises NotFound, and InvalidInput when `start` is out of reach.
         """
         record = await self.get(name)
-        return [] if record.job.schedule is None else coming_fires(record.job.schedule, record.next_fire, count)
+        after = record.next_fire if start is None else start
+        if record.job.schedule is None or after is None:
+            return record, []
+        return record, rows_after(record.job.schedule, just_before(after), count, until)
 
-    async def preview(self, schedule: Schedule, count: int, start: datetime | None = None) -> Preview:
-        """Describe a schedule and list its fires from `start` on, by default from now. Raises InvalidInput."""
+    async def preview(
+        self, schedule: Schedule, count: int, start: datetime | None = None, until: datetime | None = None
+    ) -> Preview:
+        """Describe a schedule and list its fires before `until` from `start` on, by default from now. Raises
+        InvalidInput.
+        """
         schedule = await bind_schedule(self._backends.calendars, schedule)
-        return preview(schedule, self._clock.now(), count, start)
+        return preview(schedule, self._clock.now(), count, start, until)
+
+    async def preview_change(self, name: str, schedule: Schedule, days: int = DAYS) -> FireChanges | None:
+        """What would become of the runs of the coming days if the job had this schedule. Raises NotFound."""
+        check_days(days)
+        record, now = await self.get(name), self._clock.now()
+        schedule = await bind_schedule(self._backends.calendars, schedule)
+        changed = compare(record, replace(record.job, schedule=schedule), now)
+        [found] = await run_changes([(record, changed.record)], now, days)
+        return found
 
     async def schedule_load(self, name: str = "", schedule: Schedule | None = None) -> ScheduleLoadReport:
         """The planned fires of all jobs for a week, and the rank of the named job or given schedule among them.

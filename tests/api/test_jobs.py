@@ -163,6 +163,22 @@ async def test_a_patch_keeps_the_retry_of_the_job_regardless_of_the_settings(sce
         assert (await client.ask("PATCH", "/jobs/rotate-keys", {"priority": 1})).json()["retry"]["max"] == 3
 
 
+async def test_a_schedule_without_a_zone_gets_that_of_the_settings_when_it_is_defined(scene: Scene) -> None:
+    daily = {"name": "daily", "run": {"python": "shop.jobs:daily"}, "schedule": {"cron": "0 2 * * *"}}
+    async with client_of(scene.service, timezone="Europe/Berlin") as client:
+        assert (await client.ask("PUT", "/jobs/daily", daily)).json()["schedule"]["tz"] == "Europe/Berlin"
+        [planned] = (await client.post("/jobs/plan", {"jobs": [daily]}))["jobs"]
+        assert planned["result"] == "unchanged"
+        # A patch completes the stored document, which means UTC without a zone.
+        patch = {"schedule": {"cron": "0 5 1 * *"}}
+        assert (await client.ask("PATCH", "/jobs/warehouse.import", patch)).json()["schedule"]["tz"] == "UTC"
+        preview = await client.post("/schedules/preview", {"schedule": {"cron": "0 2 * * *"}, "count": 1})
+        assert (preview["tz"], preview["fires"]) == ("Europe/Berlin", ["2026-11-22T01:00:00Z"])
+        own = {"cron": "0 2 * * *", "tz": "Asia/Tokyo"}
+        assert (await client.post("/schedules/preview", {"schedule": own, "count": 1}))["tz"] == "Asia/Tokyo"
+        assert (await client.get("/cluster/settings"))["timezone"] == "Europe/Berlin"
+
+
 async def test_an_invalid_document_is_rejected_with_every_problem_and_its_field(client: Client) -> None:
     bad = {"name": "x", "schedule": {"cron": "61 * * * *"}, "run": {"shell": ""}, "timeot": "5m", "priority": 11}
     for method, path in (("POST", "/jobs"), ("PUT", "/jobs/x")):
@@ -254,12 +270,51 @@ async def test_only_python_jobs_accept_arguments(client: Client) -> None:
 
 async def test_the_next_fires_start_at_the_cursor(client: Client) -> None:
     found = await client.get("/jobs/sync-tokens/next", params={"n": 2})
-    assert found == {
-        "job": "sync-tokens",
-        "state": "active",
-        "fires": ["2026-11-21T12:00:30Z", "2026-11-21T12:01:00Z"],
-    }
+    assert found["fires"] == ["2026-11-21T12:00:30Z", "2026-11-21T12:01:00Z"]
+    assert (found["job"], found["state"], found["tz"]) == ("sync-tokens", "active", "UTC")
     assert (await client.get("/jobs/rebuild-cache/next"))["fires"] == []
+
+
+async def test_the_fires_of_another_span_of_time_are_those_of_the_schedule(client: Client) -> None:
+    span = {"from": "2026-12-01T01:00:00Z", "until": "2026-12-03T01:00:00Z"}
+    found = await client.get("/jobs/nightly-report/next", params=span)
+    assert found["fires"] == ["2026-12-01T01:00:00Z", "2026-12-02T01:00:00Z"]
+    assert found["rows"][0] == {
+        "fire": "2026-12-01T01:00:00Z",
+        "note": None,
+        "times": {"Europe/Berlin": "2026-12-01T02:00:00+01:00", "UTC": "2026-12-01T01:00:00+00:00"},
+    }
+    past = {"from": "2026-01-01T00:00:00Z", "n": 1}
+    assert (await client.get("/jobs/nightly-report/next", params=past))["fires"] == ["2026-01-01T01:00:00Z"]
+    assert (await client.get("/jobs/rebuild-cache/next", params=past))["fires"] == []
+    for bad in ({"from": "noon"}, {"from": "0900-01-01T00:00:00Z"}, {"until": "2026-01-01"}):
+        assert (await client.ask("GET", "/jobs/nightly-report/next", params=bad)).status_code == 422
+
+
+async def test_a_preview_has_rows_in_the_zones_that_are_asked_for(client: Client) -> None:
+    asked = {"schedule": {"cron": "0 2 * * *", "tz": "Europe/Berlin"}, "count": 1}
+    found = await client.post("/schedules/preview", asked)
+    assert found["zones"] == ["Europe/Berlin", "UTC"]
+    assert "changes" not in found
+    found = await client.post("/schedules/preview", {**asked, "zones": ["Asia/Tokyo"]})
+    assert found["rows"][0]["times"] == {"Asia/Tokyo": "2026-11-22T10:00:00+09:00"}
+    until = {**asked, "count": 5, "until": "2026-11-23T01:00:00Z"}
+    assert (await client.post("/schedules/preview", until))["fires"] == ["2026-11-22T01:00:00Z"]
+    refused = await client.post("/schedules/preview", {**asked, "zones": ["Tokio"]}, 422)
+    assert refused["errors"][0]["place"] == "zones"
+
+
+async def test_a_preview_for_a_job_has_the_runs_that_would_appear_and_vanish(scene: Scene, client: Client) -> None:
+    asked = {"schedule": {"cron": "0 2,3 * * MON", "tz": "Europe/Berlin"}, "count": 1, "job": "nightly-report"}
+    changes = (await client.post("/schedules/preview", asked))["changes"]
+    assert (changes["added"], changes["removed"], changes["before"], changes["after"]) == (1, 6, 7, 2)
+    assert changes["first_added"] == ["2026-11-23T02:00:00Z"]
+    assert (await client.post("/schedules/preview", {**asked, "days": 1}))["changes"]["removed"] == 1
+    same = {**asked, "schedule": {"cron": "0 2 * * *", "tz": "Europe/Berlin"}}
+    assert (await client.post("/schedules/preview", same))["changes"] is None
+    await client.post("/schedules/preview", {**asked, "job": "nobody"}, 404)
+    await client.post("/schedules/preview", {**asked, "job": "No Name"}, 422)
+    assert (await scene.service.jobs.get("nightly-report")).ver == 1
 
 
 async def test_why_returns_the_chain_of_a_fire(client: Client) -> None:
@@ -295,6 +350,19 @@ async def test_a_plan_returns_the_changes_and_writes_nothing(scene: Scene, clien
     assert await scene.service.backends.jobs.find() == before
     done = await client.ask("PUT", "/jobs/rotate-keys", documents[1])
     assert done.json()["next_fire"] == plan[1]["next_fire"]
+
+
+async def test_a_plan_and_an_application_count_the_runs_that_appear_and_vanish(client: Client) -> None:
+    moved = {"name": "nightly-report", "run": {"python": "a:b"}, "schedule": {"cron": "0 4 * * *"}}
+    often = {"name": "often", "run": {"python": "a:b"}, "schedule": {"every": "1s"}}
+    for path in ("/jobs/plan?days=3", "/jobs/apply?days=3"):
+        found = await client.post(path, {"jobs": [moved, often]}, who="admin")
+        assert found["runs"] == {"added": 10_003, "removed": 3, "at_least": True, "not_compared": 0}
+        assert [one["runs"]["added"] for one in found["jobs"]] == [3, None]
+        assert found["jobs"][0]["runs"]["first_removed"][0] == "2026-11-22T01:00:00Z"
+    plan = await client.post("/jobs/plan?days=0", {"jobs": [moved | {"schedule": {"every": "1h"}}]})
+    assert "runs" not in plan["jobs"][0]
+    await client.post("/jobs/plan?days=93", {"jobs": [moved]}, 422)
 
 
 async def test_a_plan_returns_the_field_of_each_problem(client: Client) -> None:

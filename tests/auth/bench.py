@@ -14,6 +14,7 @@ from fastapi import FastAPI
 
 from cronflow.api.access import ClosedGate, TokenGate
 from cronflow.api.app import create_api
+from cronflow.api.bodies import Deployment
 from cronflow.api.middleware import guarded
 from cronflow.auth.passwords import Passwords
 from cronflow.auth.tokens import AccessTokens
@@ -83,6 +84,7 @@ class Replica:
     per_s: int = 1000
     guards: dict[str, Any] = field(default_factory=dict)
     webhook_sender: WebhookSender | None = None
+    deployment: Deployment = field(default_factory=Deployment)
 
     def __post_init__(self) -> None:
         self.service = UseCases(
@@ -98,6 +100,7 @@ class Replica:
         gate = TokenGate(self.logins, self.service.keys, self.backends.limiter, per_s=self.per_s)
         api = next(APPLICATIONS)
         api.state.service, api.state.gate, api.state.logins = self.service, gate, self.logins
+        api.state.deployment = self.deployment
         self.app = guarded(api, **self.guards)
 
     async def send(

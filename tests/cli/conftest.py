@@ -21,7 +21,8 @@ Cli = Callable[..., Result]
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Give each test its own configuration folder, an empty working directory and a fixed time."""
+    """Give each test its own configuration folder, an empty working directory, a fixed time, and a time zone."""
+    monkeypatch.setenv("TZ", "UTC")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(times, "now", lambda: NOON)

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from cronflow.api.bodies import Deployment
 from cronflow.cli import applying
 from cronflow.cli.dev import inputs as dev_inputs
 from cronflow.documents import implicit_misfires, parse_job
 from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput
 from cronflow.domain.job import Job, JobRecord, Misfire, PythonTarget, Retry
+from cronflow.domain.schedule.kinds import Cron, Every
 from cronflow.usecases.jobs import Comparison
 from tests.cli.conftest import Cli, parsed, row
 from tests.cli.scene import Scene
@@ -75,7 +77,7 @@ def test_the_first_apply_creates_and_the_second_changes_nothing(cli: Cli, file: 
 def test_a_change_is_applied_and_printed(cli: Cli, file: str, tmp_path: Path) -> None:
     cli("jobs", "apply", "-f", file)
     (tmp_path / file).write_text(FILE.replace("0 2 * * *", "0 3 * * *"))
-    applied = parsed(cli("jobs", "apply", "-f", file, "-o", "json"))
+    applied = parsed(cli("jobs", "apply", "-f", file, "-o", "json", "--days", "0"))
     assert applied == [
         {"name": "nightly", "result": "changed", "state": "active", "next_fire": "2026-11-22T02:00:00Z"},
         {"name": "tokens", "result": "unchanged", "state": "active", "next_fire": "2026-11-21T12:00:00Z"},
@@ -93,6 +95,41 @@ def test_a_dry_run_prints_each_difference_and_writes_nothing(cli: Cli, file: str
     assert row(result, "new").split("  ")[0] == "+ created"
     assert "◇ by hand" in row(result, "new")
     assert asyncio.run(empty.service.backends.jobs.find()) == before
+
+
+@pytest.mark.usefixtures("empty")
+def test_a_dry_run_shows_the_runs_that_appear_and_vanish(cli: Cli, file: str, tmp_path: Path) -> None:
+    cli("jobs", "apply", "-f", file)
+    changed = FILE.replace("0 2 * * *", "0 2,3 * * SUN,MON").replace("30s", "45s")
+    (tmp_path / file).write_text(changed + "  - {name: new, run: {argv: [x]}, schedule: {cron: 0 4 * * *}}\n")
+    shown = cli("jobs", "apply", "-f", file, "--dry-run", columns=140).stdout
+    assert "  + 2 runs appear: 2026-11-22T02:00:00Z, 2026-11-23T02:00:00Z\n" in shown
+    fires = [f"2026-11-{day}T01:00:00Z" for day in range(24, 29)]
+    assert f"  - 5 runs vanish: {', '.join(fires)}\n" in shown
+    assert "  too many runs to compare: >10,000 before, >10,000 after" in shown
+    assert "In the next 7 days, 9 runs would appear and 5 runs would vanish." in shown
+    assert "The runs of 1 job are too many to compare, and not included." in shown
+    assert (
+        "In the next 1 day, 2 runs would appear and none would vanish."
+        in cli("jobs", "apply", "-f", file, "--dry-run", "--days", "1").stdout
+    )
+    assert "appear" not in cli("jobs", "apply", "-f", file, "--dry-run", "--days", "0").stdout
+    applied = cli("jobs", "apply", "-f", file)
+    assert "In the next 7 days, 9 runs appear and 5 runs vanish." in applied.stdout
+    assert "+2 -5" in row(applied, "nightly")
+    assert cli("jobs", "apply", "-f", file, "--days", "93").exit_code == 2
+
+
+@pytest.mark.usefixtures("empty")
+def test_a_job_that_never_runs_again_is_called_out(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "jobs.yaml").write_text(
+        "jobs:\n  - {name: over, run: {argv: [x]}, schedule: {every: 1h, end: 2026-01-01T00:00:00Z}}\n"
+        "  - {name: past, run: {argv: [x]}, schedule: {at: 2026-01-01T00:00:00Z}, misfire: skip}\n"
+    )
+    for dry_run in (("--dry-run",), ()):
+        shown = " ".join(cli("jobs", "apply", "-f", "jobs.yaml", *dry_run).stderr.split())
+        assert "over: this job never runs again: its `end` is past" in shown
+        assert "past: its `at` is past, so it is recorded as skipped, and never again" in shown
 
 
 @pytest.mark.usefixtures("scene")
@@ -227,6 +264,84 @@ def test_jobs_without_a_retry_get_that_of_the_settings(cli: Cli, file: str, monk
     monkeypatch.setenv("CRONFLOW_RETRY_MAX", "7")
     cli("jobs", "apply", "-f", file)
     assert parsed(cli("jobs", "show", "nightly", "-o", "json"))["retry"]["max"] == 7
+
+
+ZONED = """
+jobs:
+  - {name: plain, run: {argv: [x]}, schedule: {cron: "0 2 * * *"}}
+  - {name: own, run: {argv: [x]}, schedule: {cron: "0 2 * * *", tz: UTC}}
+  - {name: daily, run: {argv: [x]}, schedule: {every: 1d, time: "02:00"}}
+  - {name: often, run: {argv: [x]}, schedule: {every: 30s}}
+"""
+
+
+def zones_of(scene: Scene) -> dict[str, str]:
+    found = asyncio.run(scene.service.backends.jobs.find())
+    return {record.name: record.job.schedule.tz for record in found if isinstance(record.job.schedule, Cron | Every)}
+
+
+def test_schedules_without_a_zone_get_that_of_the_settings_once(
+    cli: Cli, empty: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "jobs.yaml").write_text(ZONED)
+    monkeypatch.setenv("CRONFLOW_TIMEZONE", "Europe/Berlin")
+    assert cli("jobs", "apply", "-f", "jobs.yaml").exit_code == 0
+    zones = {"plain": "Europe/Berlin", "own": "UTC", "daily": "Europe/Berlin", "often": "UTC"}
+    assert zones_of(empty) == zones
+    # What is stored keeps its zone.
+    monkeypatch.setenv("CRONFLOW_TIMEZONE", "Asia/Tokyo")
+    assert cli("jobs", "pause", "plain").exit_code == 0
+    assert zones_of(empty) == zones
+    assert "cron" in parsed(cli("jobs", "show", "plain", "-o", "json"))["schedule"]
+
+
+def test_through_an_api_schedules_get_its_zone_and_keep_their_own(
+    cli: Cli, empty: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "jobs.yaml").write_text(ZONED)
+    monkeypatch.setenv("CRONFLOW_TIMEZONE", "Asia/Tokyo")
+    with serving() as served:
+        served.serve(empty, deployment=Deployment(timezone="Europe/Berlin"))
+        served.log_in(cli)
+        assert cli("jobs", "apply", "-f", "jobs.yaml").exit_code == 0
+    assert zones_of(empty) == {"plain": "Europe/Berlin", "own": "UTC", "daily": "Europe/Berlin", "often": "UTC"}
+
+
+def test_python_jobs_without_a_zone_get_that_of_the_settings(
+    cli: Cli, empty: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    (tmp_path / f"{module}.py").write_text(
+        """
+from cronflow import App
+from cronflow.domain.schedule.kinds import Cron
+shop = App("shop")
+
+@shop.job(cron="0 2 * * *")
+def plain(): ...
+
+@shop.job(cron="0 2 * * *", tz="UTC")
+def own(): ...
+
+@shop.job(schedule=Cron("0 2 * * *"))
+def value(): ...
+
+@shop.job(every="1h")
+def often(): ...
+"""
+    )
+    monkeypatch.setenv("CRONFLOW_TIMEZONE", "Europe/Berlin")
+    assert cli("jobs", "apply", "--app", f"{module}:shop").exit_code == 0
+    assert zones_of(empty) == {"plain": "Europe/Berlin", "own": "UTC", "value": "UTC", "often": "UTC"}
+    from_dev = dev_inputs.read([tmp_path / f"{module}.py"], Retry(), "Asia/Tokyo")
+    assert [getattr(job.schedule, "tz", "") for job in from_dev.jobs] == ["Asia/Tokyo", "UTC", "UTC", "UTC"]
+
+
+def test_the_defaults_of_a_file_reach_the_cluster(cli: Cli, empty: Scene, tmp_path: Path) -> None:
+    (tmp_path / "jobs.yaml").write_text(f"defaults: {{tz: Europe/Berlin, priority: 7}}{ZONED}")
+    assert cli("jobs", "apply", "-f", "jobs.yaml").exit_code == 0
+    assert zones_of(empty)["plain"] == "Europe/Berlin"
+    assert {record.job.priority for record in asyncio.run(empty.service.backends.jobs.find())} == {7}
+    assert {one["result"] for one in parsed(cli("jobs", "apply", "-f", "jobs.yaml", "-o", "json"))} == {"unchanged"}
 
 
 @pytest.mark.usefixtures("empty")
@@ -388,10 +503,12 @@ def test_if_one_of_several_requests_is_invalid_no_job_is_applied(
     path = many(tmp_path, names)
     compare = empty.service.jobs.compare
 
-    async def refuse_the_last(jobs: Sequence[Job], implicit_misfires: Mapping[str, str]) -> list[Comparison]:
+    async def refuse_the_last(
+        jobs: Sequence[Job], implicit_misfires: Mapping[str, str], **rest: Any
+    ) -> list[Comparison]:
         if any(job.name == "job-4" for job in jobs):
             raise InvalidInput("this name is reserved")
-        return await compare(jobs, implicit_misfires)
+        return await compare(jobs, implicit_misfires, **rest)
 
     with monkeypatch.context() as patch:
         patch.setattr(empty.service.jobs, "compare", refuse_the_last)

@@ -118,16 +118,37 @@ def test_a_paused_job_shows_that_its_next_fire_is_not_planned(cli: Cli) -> None:
 def test_the_next_fires_are_listed_in_the_jobs_zone_and_in_utc(cli: Cli) -> None:
     result = cli("jobs", "next", "nightly-report", "-n", "2")
     assert result.stdout.splitlines() == [
-        "#  Europe/Berlin                   UTC                   FROM NOW",
-        "1  Sun 2026-11-22 02:00:00 +01:00  2026-11-22 01:00:00Z  in 13h",
-        "2  Mon 2026-11-23 02:00:00 +01:00  2026-11-23 01:00:00Z  in 1d 13h",
+        "#  Europe/Berlin                UTC                FROM NOW",
+        "1  Sun 2026-11-22 02:00 +01:00  2026-11-22 01:00Z  in 13h",
+        "2  Mon 2026-11-23 02:00 +01:00  2026-11-23 01:00Z  in 1d 13h",
     ]
     assert result.stderr == ""
     assert parsed(cli("jobs", "next", "sync-tokens", "-n", "2", "-o", "json")) == {
         "job": "sync-tokens",
         "state": "active",
         "fires": ["2026-11-21T12:00:30Z", "2026-11-21T12:01:00Z"],
+        "tz": "UTC",
+        "rows": [
+            {"fire": "2026-11-21T12:00:30Z", "note": None, "times": {"UTC": "2026-11-21T12:00:30+00:00"}},
+            {"fire": "2026-11-21T12:01:00Z", "note": None, "times": {"UTC": "2026-11-21T12:01:00+00:00"}},
+        ],
     }
+
+
+@pytest.mark.usefixtures("scene")
+def test_the_fires_of_another_span_are_listed_in_the_zone_of_the_job(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    span = ("--from", "2027-03-27T02:00", "--until", "2027-03-29T02:00")
+    # On the 28th, clocks skip 02:00.
+    assert cli("jobs", "next", "nightly-report", *span, columns=80).stdout.splitlines() == [
+        "#  Europe/Berlin                UTC                Asia/Tokyo",
+        "1  Sat 2027-03-27 02:00 +01:00  2027-03-27 01:00Z  2027-03-27 10:00 +09:00",
+        "2  Sun 2027-03-28 03:00 +02:00  2027-03-28 01:00Z  2027-03-28 10:00 +09:00",
+    ]
+    none = cli("jobs", "next", "nightly-report", "--from", "2027-03-27", "--until", "2027-03-27T02:00")
+    assert (none.exit_code, none.stdout) == (0, "")
+    assert "nightly-report has no fires in this span of time" in none.stderr
+    assert "--until: 'later' is not an instant" in cli("jobs", "next", "nightly-report", "--until", "later").stderr
 
 
 @pytest.mark.usefixtures("scene")

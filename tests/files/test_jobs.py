@@ -184,8 +184,8 @@ def test_a_file_without_jobs_is_refused(text: str) -> None:
             "a.yaml:1: has neither jobs nor the keys of a job (write jobs: and a list of jobs below it)",
         ),
         (
-            "jobs: []\ndefaults: {}\n",
-            "a.yaml:2: defaults: unknown key beside jobs (move it into the jobs, or remove it)",
+            "jobs: []\nversion: {}\n",
+            "a.yaml:2: version: unknown key beside jobs (move it into the jobs, or remove it)",
         ),
         ("jobs:\n  - 5\n", "a.yaml:2: jobs[0]: expected a mapping, got the number 5"),
     ],

@@ -14,9 +14,10 @@ from cronflow.domain.job import Job
 from cronflow.domain.planning import next_run
 from cronflow.domain.run import RunState
 from cronflow.domain.schedule.calendar import Calendar, DaySpan, YearlyDay
-from cronflow.domain.schedule.exclusions import ComingFire, exclusion
+from cronflow.domain.schedule.exclusions import exclusion
 from cronflow.domain.schedule.kinds import AnyOf, Cron, Schedule
 from cronflow.domain.schedule.pins import book_of, pins_of
+from cronflow.domain.schedule.preview import PreviewRow
 from cronflow.domain.schedule.windows import Period
 from cronflow.ports import AuditQuery
 from cronflow.testing.clock import FakeClock
@@ -155,6 +156,7 @@ async def test_every_way_to_write_a_job_refuses_a_calendar_that_does_not_exist(s
         lambda: jobs.define(job),
         lambda: jobs.amend("report", lambda _: job),
         lambda: jobs.preview(job.schedule, 3),  # type: ignore[arg-type]
+        lambda: jobs.preview_change("report", job.schedule),  # type: ignore[arg-type]
         lambda: jobs.schedule_load(schedule=job.schedule),
     ):
         with pytest.raises(InvalidInput, match=message):
@@ -200,12 +202,12 @@ async def test_the_next_run_and_the_next_fires_pass_over_what_is_excluded(scene:
     record = await scene.service.jobs.get("report")
     assert record.next_fire == START + timedelta(hours=1)
     assert next_run(record) == START + timedelta(hours=1) + 3 * DAY
-    fires = await scene.service.jobs.next_fires("report", 2)
+    _, rows = await scene.service.jobs.next_fires("report", 2)
     eight = START + timedelta(hours=1)
-    assert fires == [
-        ComingFire(eight, "calendar de-holidays: fair", eight + 2 * DAY),
-        ComingFire(eight + 3 * DAY),
-        ComingFire(eight + 4 * DAY),
+    assert rows == [
+        PreviewRow(eight, "skipped: calendar de-holidays: fair"),
+        PreviewRow(eight + 3 * DAY),
+        PreviewRow(eight + 4 * DAY),
     ]
 
 

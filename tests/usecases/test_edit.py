@@ -22,7 +22,6 @@ from cronflow.domain.events import Event, FiresSkipped
 from cronflow.domain.job import CommandTarget, Delivery, HttpTarget, Job, JobRecord, Retry
 from cronflow.domain.retry import RetryRule
 from cronflow.domain.run import Covers, Run, RunState, run_id
-from cronflow.domain.schedule.exclusions import ComingFire
 from cronflow.domain.schedule.kinds import Every
 from cronflow.domain.transitions import ClaimedRun
 from cronflow.leader.plan_recovery import recover
@@ -373,9 +372,9 @@ async def test_the_same_key_triggers_the_same_run(bench: Bench) -> None:
 
 async def test_the_next_fires_begin_with_the_cursor(bench: Bench) -> None:
     await bench.service.jobs.apply([a_job(), a_job("by-hand", schedule=None)])
-    found = await bench.service.jobs.next_fires("report", 3)
-    assert found == [ComingFire(bench.start + k * MINUTE) for k in range(3)]
-    assert await bench.service.jobs.next_fires("by-hand", 3) == []
+    _, rows = await bench.service.jobs.next_fires("report", 3)
+    assert [row.fire for row in rows] == [bench.start + k * MINUTE for k in range(3)]
+    assert (await bench.service.jobs.next_fires("by-hand", 3))[1] == []
 
 
 async def test_a_changed_schedule_leaves_a_pause_and_what_fell_due_in_it_is_recorded_as_paused(bench: Bench) -> None:

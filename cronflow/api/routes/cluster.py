@@ -61,6 +61,7 @@ async def show_settings(_: Anybody, deployed: Deployed) -> SettingsSchema:
         "retry_max": deployed.retry.max,
         "retry_initial_ms": milliseconds(deployed.retry.initial),
         "retry_multiplier": deployed.retry.multiplier,
+        "timezone": deployed.timezone,
         "version": deployed.version,
         "chaos": deployed.chaos is not None,
     }

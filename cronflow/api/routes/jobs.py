@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import datetime, tzinfo
 from typing import Annotated, Any
 
 from fastapi import Header, Query, Response
@@ -11,6 +12,7 @@ from pydantic import Field
 
 from cronflow.api.access import Anybody, Editor, EditorOfJobs, Operator, Viewer, check_args, check_written
 from cronflow.api.bodies import (
+    INSTANT,
     Arguments,
     At,
     Body,
@@ -31,11 +33,10 @@ from cronflow.api.responses import PREFIX, may, new_router
 from cronflow.api.routes.runs import Brief, RunPage, RunSummaryPage, run_page
 from cronflow.documents import JobForm, implicit_misfires, job_document, parse_job, parse_schedule
 from cronflow.documents.schedules import ScheduleForm
-from cronflow.documents.values import got
+from cronflow.documents.values import got, under
 from cronflow.domain.access import Principal, Role
-from cronflow.domain.errors import MOST_PROBLEMS, InvalidInput, Problem
-from cronflow.domain.job import Job, JobRecord
-from cronflow.domain.schedule.kinds import Schedule
+from cronflow.domain.errors import MOST_PROBLEMS, InvalidInput, NotFound, Problem
+from cronflow.domain.job import Job, JobRecord, for_job
 from cronflow.ports import RunQuery
 from cronflow.schemas import Schema
 from cronflow.schemas.job_graph import JobGraphSchema, job_graph_schema
@@ -44,11 +45,13 @@ from cronflow.schemas.jobs import (
     DeletedSchema,
     FiresSchema,
     JobSchema,
+    RunTotalsSchema,
     VersionSchema,
     comparison_schema,
     deleted_schema,
     fires_schema,
     job_schema,
+    run_totals_schema,
     version_schema,
 )
 from cronflow.schemas.runs import AskedSchema, asked_schema
@@ -58,12 +61,15 @@ from cronflow.schemas.schedules import (
     ScheduleLoadSchema,
     days_schema,
     preview_schema,
+    run_changes_schema,
     schedule_load_schema,
+    zones_of,
 )
 from cronflow.schemas.summaries import JobSummarySchema, job_summary_schema
 from cronflow.schemas.why import WhySchema, why_schema
 from cronflow.usecases import UseCases
 from cronflow.usecases.edit import ABSENT
+from cronflow.usecases.run_changes import DAYS, MOST_DAYS
 from cronflow.usecases.search import JobFilter, labels_of
 
 router = new_router("jobs")
@@ -115,6 +121,8 @@ class PlanSchema(Schema):
 
     jobs: list[AppliedSchema]
     """In the order of the request."""
+    runs: RunTotalsSchema
+    """What would become of the runs of the coming days, over all jobs."""
 
 
 class AppliedPage(Schema):
@@ -122,6 +130,8 @@ class AppliedPage(Schema):
 
     jobs: list[AppliedSchema]
     """In the order of the request."""
+    runs: RunTotalsSchema
+    """What becomes of the runs of the coming days, over all jobs."""
 
 
 def _job_list(value: object) -> list[object]:
@@ -147,6 +157,9 @@ class RunInput(Input, json_schema_extra={"examples": [{"args": {"region": "us"}}
 
 
 Planned = Annotated[PlanInput, body(PlanInput)]
+Days = Annotated[
+    int, Query(ge=0, le=MOST_DAYS, description="Compare the runs of so many coming days; 0: do not compare them.")
+]
 
 
 @router.get("/jobs")
@@ -195,7 +208,7 @@ async def create_job(service: Uses, by: EditorOfJobs, deployed: Deployed, body: 
     """Create a job. 409 when the name exists. An editor needs `allow_shell` for a job that runs a command, and
     `allow_secrets` for one that uses a secret; so do all routes that write jobs.
     """
-    job = parse_job(body, "", retry=deployed.retry)
+    job = parse_job(body, "", retry=deployed.retry, tz=deployed.timezone)
     check_written(by, [job])
     implicit = implicit_misfires({"": body})
     record, _ = await service.jobs.define(job, by=by.name, expected=ABSENT, implicit_misfires=implicit)
@@ -205,25 +218,30 @@ async def create_job(service: Uses, by: EditorOfJobs, deployed: Deployed, body: 
 
 
 @router.post("/jobs/plan")
-async def plan_jobs(service: Uses, by: Anybody, deployed: Deployed, asked: Planned) -> PlanSchema:
-    """What would change if these jobs were applied, with the resulting next fire of each. Nothing is written, and other
-    jobs are not affected. Refused if applying them would be refused to an editor.
+async def plan_jobs(service: Uses, by: Anybody, deployed: Deployed, asked: Planned, days: Days = DAYS) -> PlanSchema:
+    """What would change if these jobs were applied, with the resulting next fire of each, and which runs of the coming
+    days would appear and vanish. Nothing is written, and other jobs are not affected. Refused if applying them would be
+    refused to an editor.
     """
     jobs, implicit = _jobs(asked, deployed)
     if by.role is Role.EDITOR or by.jobs:
         check_written(by, jobs)
-    return {"jobs": [comparison_schema(one) for one in await service.jobs.compare(jobs, implicit)]}
+    found = [comparison_schema(one) for one in await service.jobs.compare(jobs, implicit, days=days)]
+    return {"jobs": found, "runs": run_totals_schema(found)}
 
 
 @router.post("/jobs/apply", responses=may(409))
-async def apply_jobs(service: Uses, by: EditorOfJobs, deployed: Deployed, asked: Planned) -> AppliedPage:
+async def apply_jobs(
+    service: Uses, by: EditorOfJobs, deployed: Deployed, asked: Planned, days: Days = DAYS
+) -> AppliedPage:
     """Create or replace several jobs; other jobs are not affected. Nothing is written unless all jobs are valid. 409
     when one of them keeps being changed concurrently: the others may be applied, and it is safe to apply all again.
     """
     jobs, implicit = _jobs(asked, deployed)
     check_written(by, jobs)
-    applied = await service.jobs.applied(jobs, by=by.name, implicit_misfires=implicit)
-    return {"jobs": [comparison_schema(one) for one in applied]}
+    applied = await service.jobs.applied(jobs, by=by.name, implicit_misfires=implicit, days=days)
+    found = [comparison_schema(one) for one in applied]
+    return {"jobs": found, "runs": run_totals_schema(found)}
 
 
 @graph.get("/job-graph", responses=may(404))
@@ -254,7 +272,7 @@ async def put_job(
     name.
     """
     document = {"name": name, **body} if isinstance(body, Mapping) else body
-    job = parse_job(document, "", retry=deployed.retry)
+    job = parse_job(document, "", retry=deployed.retry, tz=deployed.timezone)
     _check_same(job, name)
     check_written(by, [job])
     implicit = implicit_misfires({"": document})
@@ -341,9 +359,15 @@ async def next_fires(
     _: Viewer,
     name: JobName,
     n: Annotated[int, Query(ge=1, le=1000, description="How many.")] = 10,
+    first: Annotated[
+        datetime | None,
+        INSTANT,
+        Query(alias="from", description="From this instant on, whatever is already planned; by default the next one."),
+    ] = None,
+    until: Annotated[datetime | None, INSTANT, Query(description="Before this instant.")] = None,
 ) -> FiresSchema:
-    """The next fires of a job."""
-    return fires_schema(await service.jobs.get(name), await service.jobs.next_fires(name, n))
+    """The next fires of a job, or those of its schedule in another span of time."""
+    return fires_schema(*await service.jobs.next_fires(name, n, first, until))
 
 
 @router.get("/jobs/{name}/why", responses=may(404))
@@ -416,7 +440,7 @@ def _jobs(asked: PlanInput, deployed: Deployment) -> tuple[list[Job], Mapping[st
         if len(problems) > MOST_PROBLEMS:
             break
         try:
-            jobs.append(parse_job(document, f"jobs[{n}]", retry=deployed.retry))
+            jobs.append(parse_job(document, f"jobs[{n}]", retry=deployed.retry, tz=deployed.timezone))
         except InvalidInput as error:
             problems += error.problems
     if problems:
@@ -442,37 +466,73 @@ schedules = new_router("schedules")
 PREVIEW = {"schedule": {"cron": "0 9 * * MON#2", "tz": "Europe/Berlin"}, "count": 3}
 
 
+def _schedule_document(value: object) -> object:
+    """The document, once it is valid; the settings complete it later."""
+    parse_schedule(value, "")
+    return value
+
+
 class PreviewInput(Input, json_schema_extra={"examples": [PREVIEW]}):
     """A schedule, as in a job."""
 
-    schedule: Annotated[Schedule, reads(lambda value: parse_schedule(value, ""), ScheduleForm)]
+    schedule: Annotated[object, reads(_schedule_document, ScheduleForm)]
     """The schedule."""
     count: Annotated[int, Field(ge=1, le=100)] = 10
     """How many fires."""
     start: Instant = None
     """Fires from this instant on; by default from now."""
+    until: Instant = None
+    """Fires before this instant."""
+    zones: Annotated[list[str], Field(max_length=10, default_factory=list)]
+    """Time zones of the rows; by default that of the schedule, and UTC."""
+    job: Annotated[str | None, Field(max_length=200)] = None
+    """A job that might get the schedule: `changes` has what would become of its runs."""
+    days: Annotated[int, Field(ge=1, le=MOST_DAYS)] = DAYS
+    """Compare the runs of so many coming days."""
 
 
-@schedules.post("/schedules/preview")
+@schedules.post("/schedules/preview", responses=may(404))
 async def preview_schedule(
-    service: Uses, _: Viewer, asked: Annotated[PreviewInput, body(PreviewInput)]
+    service: Uses, by: Viewer, deployed: Deployed, asked: Annotated[PreviewInput, body(PreviewInput)]
 ) -> PreviewSchema:
-    """What a schedule means: in words, its next fires, and warnings."""
-    return preview_schema(await service.jobs.preview(asked.schedule, asked.count, asked.start))
+    """What a schedule means: in words, its next fires in several time zones, and warnings; for a job also which of its
+    runs would appear and vanish. 404 when there is no such job.
+    """
+    schedule = parse_schedule(asked.schedule, tz=deployed.timezone)
+    if asked.job is not None:
+        schedule = for_job(schedule, asked.job)
+    zones = _zones(asked.zones)
+    found = preview_schema(await service.jobs.preview(schedule, asked.count, asked.start, asked.until), zones)
+    if asked.job is not None:
+        if by.jobs and not by.may_read(asked.job):
+            raise NotFound("job", asked.job)
+        changes = await service.jobs.preview_change(asked.job, schedule, asked.days)
+        found["changes"] = None if changes is None else run_changes_schema(changes)
+    return found
+
+
+def _zones(names: Sequence[str]) -> Mapping[str, tzinfo | None] | None:
+    try:
+        return zones_of(names) or None
+    except InvalidInput as error:
+        raise InvalidInput(under("zones", error.problems)) from None
 
 
 @schedules.get("/schedules/herd", responses=may(404))
 async def schedule_load(
     service: Uses,
     _: Viewer,
+    deployed: Deployed,
     job: Annotated[str | None, Query(max_length=200, description="Compare this job with the others.")] = None,
     cron: Annotated[str | None, Query(max_length=500, description="Compare this expression with the jobs.")] = None,
-    tz: Annotated[str, Query(max_length=100, description="The time zone of `cron`.")] = "UTC",
+    tz: Annotated[
+        str | None, Query(max_length=100, description="The time zone of `cron`; by default that of the settings.")
+    ] = None,
 ) -> ScheduleLoadSchema:
     """The fires of all jobs in the coming week, hour by hour; at most 2,000 jobs are read. With `job` or `cron` also
     how many share its minute, and a quieter minute. To move a job, patch its schedule.
     """
     if job is not None and cron is not None:
         raise InvalidInput(Problem("cron", "cannot be combined with job", "use one of the two"))
-    schedule = None if cron is None else parse_schedule({"cron": cron, "tz": tz})
+    schedule = None if cron is None else parse_schedule({"cron": cron, "tz": tz or deployed.timezone})
     return schedule_load_schema(await service.jobs.schedule_load(job or "", schedule))

@@ -1,75 +1,137 @@
-"""`cronflow cron explain`: an expression in words, its next fires, and warnings. It needs no cluster.
+"""`cronflow cron explain`: a schedule in words, its next fires, and warnings. It needs no cluster.
 
 The rule: it uses the same code as the planner, so its output is accurate.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated
+from collections.abc import Mapping
+from datetime import datetime, tzinfo
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.text import Text
 
+from cronflow.cli.explained import Explained, from_file, from_options
 from cronflow.cli.main import new_group
+from cronflow.cli.target import settings
 from cronflow.cli.terminal import times
-from cronflow.cli.terminal.formatting import ORANGE
 from cronflow.cli.terminal.output import Format, Output, console, show
-from cronflow.cli.terminal.tables import hanging
-from cronflow.cli.views.jobs import fire_table
+from cronflow.cli.views.preview import named_zones, preview_page, usual_zones
 from cronflow.domain.errors import InvalidInput, Problem
-from cronflow.domain.schedule.describe import preview
-from cronflow.domain.schedule.kinds import Cron
-from cronflow.domain.schedule.zones import find_zone, instant_of
-from cronflow.schemas.schedules import preview_schema
 
-cron = new_group("Explain cron expressions without a cluster.")
+if TYPE_CHECKING:
+    from cronflow.schemas.schedules import PreviewSchema
+
+cron = new_group("Explain schedules without a cluster.")
 
 
 @cron.command()
 def explain(
     expression: Annotated[
-        str, typer.Argument(metavar="EXPR", help='The expression in quotes, such as "0 9 * * MON#2" or "@daily".')
-    ],
-    tz: Annotated[str, typer.Option(metavar="ZONE", help="The IANA time zone.")] = "UTC",
+        str | None,
+        typer.Argument(
+            metavar="EXPR",
+            help='The expression in quotes, such as "0 9 * * MON#2" or "@daily"; or a schedule as in a job file, such '
+            "as '{every: 1d, time: \"02:00\"}'.",
+        ),
+    ] = None,
+    every: Annotated[
+        str | None, typer.Option(metavar="30m", help="Explain an interval instead of an expression.")
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option(metavar="HH:MM", help="With --every: the time of day, for whole days and weeks.")
+    ] = None,
+    anchor: Annotated[
+        str | None, typer.Option(metavar="TIME", help="With --every: the instant that the fires are counted from.")
+    ] = None,
+    at: Annotated[str | None, typer.Option(metavar="TIME", help="Explain a schedule that fires once.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("-f", "--file", metavar="FILE", help="Explain the schedules of a job file.")
+    ] = None,
+    job: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The job of the file; without a file, the name of the job that is to have the schedule.",
+        ),
+    ] = None,
+    tz: Annotated[
+        str | None,
+        typer.Option(metavar="ZONE", help="The IANA time zone of a schedule that names none.  [the setting TIMEZONE]"),
+    ] = None,
+    zones: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ZONES",
+            help="Show the fires in these time zones, with commas between them.  [that of the schedule, UTC and the "
+            "local one]",
+        ),
+    ] = None,
     count: Annotated[int, typer.Option("-n", metavar="COUNT", min=1, max=1000, help="The number of fires.")] = 10,
     start: Annotated[
         str | None,
         typer.Option(
             "--from",
             metavar="TIME",
-            help="Show fires from this time on; without an offset, it is in the time zone of --tz.  [now]",
+            help="Show fires from this time on; without an offset, it is in the time zone of the schedule.  [now]",
         ),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Show fires before this time, which is read as --from.")
     ] = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Explain an expression in words, with its next fires and warnings."""
-    schedule = Cron(expression, tz)
+    """Explain a schedule in words, with its next fires in several time zones, and warnings: a cron expression, an
+    interval, an instant, a schedule as in a job file, or the jobs of a file.
+    """
+    _check_sources(expression, every, at, file, time=time, anchor=anchor)
+    default = tz or settings().timezone
+    if file is not None:
+        found = from_file(file, job, default)
+    else:
+        found = [from_options(expression, every, at, {"time": time, "anchor": anchor, "tz": tz}, default, job)]
+    first = None if start is None else times.wall_clock(start, "--from")
+    last = None if until is None else times.wall_clock(until, "--until")
+    shown = None if zones is None else named_zones(zones)
     now = times.now()
-    found = preview(schedule, now, count, None if start is None else _instant(start, tz))
-    answer = preview_schema(found)
+    pages = [(one, *_previewed(one, now, count, first, last, shown)) for one in found]
+    answers = [answer for *_, answer in pages]
 
     def view() -> None:
-        out = console()
-        out.print(Text.assemble((schedule.expr, "bold"), f"  {found.words}"))
-        out.print()
-        if found.fires:
-            fire_table(found.fires, tz, now)
-        else:
-            out.print("No further fires.")
-        if found.notes:
-            out.print()
-        for note in found.notes:
-            hanging(Text("! ", style=f"bold {ORANGE}"), note)
+        for n, (one, words, answer) in enumerate(pages):
+            if n:
+                console().print()
+            preview_page(one.title, words, answer, now)
 
-    show(output, answer, answer["fires"], view)
+    fires = [fire for answer in answers for fire in answer["fires"]]
+    show(output, answers[0] if len(answers) == 1 else answers, fires, view)
 
 
-def _instant(text: str, tz: str) -> datetime:
-    """An instant; without an offset it is local time in the zone. Raises InvalidInput."""
-    try:
-        read = datetime.fromisoformat(text.strip())
-    except ValueError:
-        what = f"{text!r} is not an instant"
-        raise InvalidInput(Problem("--from", what, "write 2026-12-24, 2026-12-24T18:00 or 2026-12-24T18:00Z")) from None
-    return read if read.utcoffset() is not None else instant_of(find_zone(tz), read.replace(microsecond=0))
+def _check_sources(*sources: object, time: str | None, anchor: str | None) -> None:
+    names = ("EXPR", "--every", "--at", "--file")
+    given = [name for name, value in zip(names, sources, strict=True) if value is not None]
+    if len(given) != 1:
+        what = f"{' and '.join(given)} are given" if given else "nothing to explain"
+        raise InvalidInput(Problem("", what, 'give one of EXPR, --every, --at and --file, such as "0 9 * * MON-FRI"'))
+    for flag, value in (("--time", time), ("--anchor", anchor)):
+        if value is not None and given != ["--every"]:
+            raise InvalidInput(Problem(flag, "it belongs to --every", "remove it"))
+
+
+def _previewed(
+    one: Explained,
+    now: datetime,
+    count: int,
+    first: datetime | None,
+    last: datetime | None,
+    zones: Mapping[str, tzinfo | None] | None,
+) -> tuple[str, PreviewSchema]:
+    """The schedule in words with its time zone, and its preview."""
+    from cronflow.domain.schedule.preview import preview, zone_name
+    from cronflow.schemas.schedules import preview_schema
+
+    tz = zone_name(one.schedule)
+    found = preview(one.schedule, now, count, times.in_zone(first, tz), times.in_zone(last, tz))
+    answer = preview_schema(found, zones or usual_zones(tz))
+    return found.words, {**answer, "notes": [*one.notes, *answer["notes"]]}

@@ -35,13 +35,16 @@ from cronflow.cli.terminal.output import (
     write_json,
 )
 from cronflow.cli.views import jobs as views
+from cronflow.cli.views.applied import applied_page, warn_about
 from cronflow.cli.views.chains import NO_GRAPH, GraphFormat, print_graph
 from cronflow.cli.views.lines import follow_run, wait_for_end
+from cronflow.cli.views.preview import fire_table, in_zones, usual_zones, zone_of
 from cronflow.cli.views.runs import end_of_run, run_page, went_well, without_late
 from cronflow.cli.views.why import waits_for_node
 from cronflow.domain.backfill import BackfillScope, parse_rate
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import SYSTEM_PREFIX
+from cronflow.usecases.run_changes import DAYS, MOST_DAYS
 
 if TYPE_CHECKING:
     from cronflow.cli.connect import Cluster
@@ -79,6 +82,15 @@ def apply(
     ] = None,
     app: Annotated[list[str] | None, typer.Option(metavar="MODULE:APP", help="Apply the jobs of a Python App.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the changes without applying them.")] = False,
+    days: Annotated[
+        int,
+        typer.Option(
+            metavar="DAYS",
+            min=0,
+            max=MOST_DAYS,
+            help="Show which runs of the coming days appear and vanish; 0: do not compare them.",
+        ),
+    ] = DAYS,
     check_python: Annotated[
         bool, typer.Option("--import/--no-import", help="Import Python targets to check that they exist.")
     ] = True,
@@ -89,14 +101,14 @@ def apply(
     with rare_garbage_collection(JOBS_ARE_NO_GARBAGE):
         wanted, implicit = _read([*(file or ()), *(files or ())], app or (), check_python=check_python)
         send, use = (applying.plan, connect.call) if dry_run else (applying.apply, connect.change)
-        applied = use(lambda cluster: send(cluster, wanted, implicit))
+        applied = use(lambda cluster: send(cluster, wanted, implicit, days))
     show(
         output,
         applied,
         [one["name"] for one in applied],
-        lambda: views.applied_page(applied, times.now(), dry_run=dry_run),
+        lambda: applied_page(applied, times.now(), days=days, dry_run=dry_run),
     )
-    views.warn_about(applied)
+    warn_about(applied)
 
 
 def _read(files: Sequence[Path], apps: Sequence[str], *, check_python: bool) -> JobsRead:
@@ -107,13 +119,13 @@ def _read(files: Sequence[Path], apps: Sequence[str], *, check_python: bool) -> 
     if not files and not apps:
         what = "no files and no app given"
         raise InvalidInput(Problem("", what, "use -f jobs.yaml or --app package.module:app"))
-    retry = connect.retry()
+    defaults = connect.job_defaults()
     problems: list[Problem] = []
     wanted, implicit = JobsRead([], {})
     paths = [Path("/dev/stdin") if str(path) == "-" else path for path in files]
     try:
         if paths:
-            wanted, implicit = read_jobs(paths, check_python=check_python, retry=retry)
+            wanted, implicit = read_jobs(paths, check_python=check_python, retry=defaults.retry, tz=defaults.tz)
     except InvalidInput as error:
         problems += error.problems
     seen = {job.name: "the files" for job in wanted}
@@ -123,7 +135,7 @@ def _read(files: Sequence[Path], apps: Sequence[str], *, check_python: bool) -> 
         except InvalidInput as error:
             problems += error.problems
             continue
-        found = loaded.jobs_with(retry)
+        found = loaded.jobs_with(*defaults)
         if not found:
             problems.append(Problem(address, "this App has no jobs", "write @app.job(...) above a function"))
         for job in found:
@@ -188,23 +200,39 @@ def graph(
 def next_fires(
     name: Name,
     count: Annotated[int, typer.Option("-n", metavar="COUNT", min=1, max=1000, help="The number of fires.")] = 10,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="TIME",
+            help="Show the fires of the schedule from this time on; without an offset, it is in the time zone of the "
+            "schedule.  [the next fire]",
+        ),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Show fires before this time, which is read as --from.")
+    ] = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show when a job is due next."""
+    """Show when a job is due next, or when its schedule fires in another span of time."""
+    first = None if start is None else times.wall_clock(start, "--from")
+    last = None if until is None else times.wall_clock(until, "--until")
 
     async def read(cluster: Cluster) -> tuple[JobSchema, FiresSchema]:
-        return await cluster.jobs.get(name), await cluster.jobs.next(name, count)
+        job = await cluster.jobs.get(name)
+        tz = zone_of(job)
+        between = {"first": times.in_zone(first, tz), "until": times.in_zone(last, tz)}
+        return job, await cluster.jobs.next(name, count, **between)
 
     job, found = connect.call(read)
-    fires = [times.parsed(fire) for fire in found["fires"]]
-    tz = views.zone_of(job)
-    show(output, found, found["fires"], lambda: views.fire_table(fires, tz, times.now(), found.get("skipped", ())))
+    fires, zones = found["fires"], usual_zones(zone_of(job))
+    show(output, found, fires, lambda: fire_table(in_zones(found, zones), times.now()))
     if job["schedule"] is None and job.get("after"):
         note(f"{name} has no schedule; it runs after the jobs that it follows: cronflow jobs why {name}")
     elif job["schedule"] is None:
         note(f"{name} has no schedule; run it manually: cronflow jobs run {name}")
     elif not fires:
-        note(f"{name} has no further fires")
+        note(f"{name} has no {'fires in this span of time' if start or until else 'further fires'}")
     elif not job["enabled"]:
         note(f"{name} is disabled: it does not run until its definition has enabled: true")
     elif job["paused"]:

@@ -43,7 +43,7 @@ def dev(
 
     output.check_live()
     options = Options(
-        given=inputs.read(files or [], settings().retry),
+        given=inputs.read(files or [], settings().retry, settings().timezone),
         nodes=nodes,
         port=port,
         limit=None if duration is None else length_of(duration, "--for"),

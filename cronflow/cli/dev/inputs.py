@@ -34,19 +34,19 @@ class Given:
     folders: tuple[Path, ...]
 
 
-def read(files: Sequence[Path], retry: Retry) -> Given:
-    """`retry` is for jobs that do not define one. Raises InvalidInput with every problem."""
+def read(files: Sequence[Path], retry: Retry, tz: str = "UTC") -> Given:
+    """`retry` and `tz` are for jobs that do not define them. Raises InvalidInput with every problem."""
     folders = tuple(dict.fromkeys(file.resolve().parent for file in files))
     for folder in folders:
         if str(folder) not in sys.path:
             sys.path.insert(0, str(folder))
-    jobs = read_job_files([file for file in files if file.suffix != ".py"], retry=retry) if files else []
+    jobs = read_job_files([file for file in files if file.suffix != ".py"], retry=retry, tz=tz) if files else []
     modules = {job.target.ref.partition(":")[0] for job in jobs if isinstance(job.target, PythonTarget)}
     apps: list[str] = []
     for file in (file for file in files if file.suffix == ".py"):
         found = _apps_in(file)
         apps += [address for address, _ in found]
-        jobs += [job for _, app in found for job in app.jobs_with(retry)]
+        jobs += [job for _, app in found for job in app.jobs_with(retry, tz)]
     names = [job.name for job in jobs]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

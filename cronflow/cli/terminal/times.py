@@ -6,12 +6,17 @@ command line reads the clock only here, so tests can replace it.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+import os
+from datetime import UTC, datetime, timedelta, tzinfo
+from pathlib import Path
+from typing import NamedTuple
 
 from cronflow.domain import durations
 from cronflow.domain.durations import parse_duration
 from cronflow.domain.durations import span as span
 from cronflow.domain.errors import InvalidInput, Problem
+from cronflow.domain.schedule.zones import find_zone
+from cronflow.domain.schedule.zones import instant_of as find_instant
 
 
 def now() -> datetime:
@@ -23,6 +28,27 @@ async def sleep(seconds: float) -> None:
     import asyncio
 
     await asyncio.sleep(seconds)
+
+
+class LocalZone(NamedTuple):
+    """The time zone of this machine."""
+
+    name: str
+    zone: tzinfo | None
+    """None: the system converts each instant."""
+
+
+def local_zone() -> LocalZone:
+    """That of TZ, or of /etc/localtime; named `local` if it has no IANA name."""
+    link = Path("/etc/localtime")
+    wanted = os.environ.get("TZ", "").removeprefix(":")
+    if not wanted and link.is_symlink():
+        wanted = str(link.readlink()).rpartition("zoneinfo/")[2]
+    name = {"Etc/UTC": "UTC", "Universal": "UTC", "Zulu": "UTC"}.get(wanted, wanted)
+    try:
+        return LocalZone(name, find_zone(name))
+    except InvalidInput:
+        return LocalZone("local", None)
 
 
 def parsed(instant: datetime | str) -> datetime:
@@ -70,6 +96,22 @@ def instant_of(text: str, place: str) -> tuple[datetime, bool]:
         what = f"{text!r} has no time zone, so it is ambiguous"
         raise InvalidInput(Problem(place, what, "add Z for UTC, or an offset such as +01:00"))
     return instant.astimezone(UTC), True
+
+
+def wall_clock(text: str, flag: str) -> datetime:
+    """An instant, or without an offset a local time; `in_zone` makes it an instant. Raises InvalidInput."""
+    try:
+        return datetime.fromisoformat(text.strip())
+    except ValueError:
+        what = f"{text!r} is not an instant"
+        raise InvalidInput(Problem(flag, what, "write 2026-12-24, 2026-12-24T18:00 or 2026-12-24T18:00Z")) from None
+
+
+def in_zone(clock: datetime | None, tz: str) -> datetime | None:
+    """The instant of a local time in this zone. An instant stays as it is."""
+    if clock is None or clock.utcoffset() is not None:
+        return clock
+    return find_instant(find_zone(tz), clock.replace(microsecond=0))
 
 
 def length_of(text: str, flag: str) -> timedelta:

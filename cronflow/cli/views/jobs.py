@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 from rich.text import Text
 
 from cronflow.cli.terminal import formatting, times
-from cronflow.cli.terminal.output import console, warn, yaml_text
-from cronflow.cli.terminal.tables import BlockTable, Cell, Column, facts, table, table_of
+from cronflow.cli.terminal.output import console, yaml_text
+from cronflow.cli.terminal.tables import BlockTable, Cell, Column, facts, table_of
 from cronflow.domain.chain import after_words
-from cronflow.domain.schedule.zones import find_zone
 
 if TYPE_CHECKING:
-    from cronflow.schemas.jobs import AppliedSchema, JobSchema, PauseSchema, SkippedFiresSchema, VersionSchema
+    from cronflow.schemas.jobs import AppliedSchema, JobSchema, PauseSchema, VersionSchema
     from cronflow.schemas.runs import RunSchema
-
-MOST_NAMED = 5
 
 
 class JobTable:
@@ -26,11 +23,11 @@ class JobTable:
 
     def __init__(self, now: datetime) -> None:
         self._columns: list[tuple[Column, Callable[[JobSchema], Cell]]] = [
-            (Column("STATE"), _state),
+            (Column("STATE"), state_text),
             (Column("NAME"), lambda job: job["name"]),
             (Column("SCHEDULE", least=18), _schedule),
-            (Column("NEXT", drop=1), lambda job: _next_fire(job, now)),
-            (Column("NEXT FIRE (UTC)", drop=2, style="dim"), _next_fire_utc),
+            (Column("NEXT", drop=1), lambda job: next_text(job, now)),
+            (Column("NEXT FIRE (UTC)", drop=2, style="dim"), next_utc),
         ]
         self._table = BlockTable([column for column, _ in self._columns])
 
@@ -46,49 +43,12 @@ def job_table(jobs: Sequence[JobSchema], now: datetime) -> None:
     JobTable(now).print(jobs)
 
 
-def applied_page(applied: Sequence[AppliedSchema], now: datetime, *, dry_run: bool) -> None:
-    table_of(
-        applied,
-        [
-            (Column("RESULT"), lambda one: formatting.word(one["result"])),
-            (Column("NAME"), lambda one: one["name"]),
-            (Column("STATE", drop=2), _state),
-            (Column("NEXT", drop=1), lambda one: _next_fire(one, now)),
-            (Column("NEXT FIRE (UTC)", drop=3, style="dim"), _next_fire_utc),
-        ],
-    )
-    out = console()
-    for one in applied:
-        if changes := one.get("changes"):
-            out.print(Text(f"\n{one['name']}", style="bold"))
-            for change in changes:
-                before = (_value(change["before"]), "strike dim")
-                out.print(Text.assemble(f"  {change['field']}: ", before, " → ", _value(change["after"])))
-    counts = [
-        f"{sum(one['result'] == result for one in applied)} {result}" for result in ("created", "changed", "unchanged")
-    ]
-    out.print(Text(f"\n{formatting.plural(len(applied), 'job')}: {', '.join(counts)}", style="dim"))
-    if dry_run:
-        out.print(Text("Nothing was changed. Run the command without --dry-run to apply the changes.", style="dim"))
-
-
-def warn_about(applied: Sequence[AppliedSchema]) -> None:
-    """Print each warning once, with the jobs that it is about."""
-    found: dict[str, list[str]] = {}
-    for one in applied:
-        for warning in one.get("warnings", ()):
-            found.setdefault(warning, []).append(one["name"])
-    for warning, names in found.items():
-        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-        warn(f"{', '.join(names[:MOST_NAMED])}{more}: {formatting.clean(warning)}")
-
-
 def job_page(job: JobSchema, latest: Sequence[RunSchema], now: datetime) -> None:
     from cronflow.cli.views.chains import follows_text
     from cronflow.cli.views.runs import run_table
 
     out = console()
-    out.print(Text.assemble(_state(job), "  ", (job["name"], "bold")))
+    out.print(Text.assemble(state_text(job), "  ", (job["name"], "bold")))
     if job["description"]:
         out.print(Text(formatting.clean(job["description"])))
     out.print()
@@ -145,44 +105,7 @@ def version_table(versions: Sequence[VersionSchema], now: datetime) -> None:
     )
 
 
-def fire_table(fires: Sequence[datetime], tz: str, now: datetime, skipped: Sequence[SkippedFiresSchema] = ()) -> None:
-    """Instants in a time zone, in UTC (unless that is the zone), and relative to now; and the skipped ones with the
-    reasons.
-    """
-    zone = find_zone(tz)
-    columns = [Column("#", drop=3, align="right"), Column(tz), Column("UTC"), Column("FROM NOW", drop=1)]
-    numbered = [(fire, str(n), "") for n, fire in enumerate(fires, 1)]
-    for one in skipped:
-        until = f", until {times.absolute(one['last'])}" if one["last"] != one["first"] else ""
-        numbered.append((times.parsed(one["first"]), "-", f"skipped: {formatting.clean(one['reason'])}{until}"))
-    rows = [
-        [
-            number,
-            f"{fire.astimezone(zone):%a %Y-%m-%d %H:%M:%S} {fire.astimezone(zone).isoformat()[19:]}",
-            times.absolute(fire) if tz != "UTC" else f"{fire:%a} {times.absolute(fire)}",
-            times.relative(fire, now),
-            note,
-        ]
-        for fire, number, note in sorted(numbered, key=lambda row: row[0])
-    ]
-    if skipped:
-        columns.append(Column(""))
-    else:
-        for row in rows:
-            row.pop()
-    if tz == "UTC":
-        del columns[1]
-        for row in rows:
-            del row[1]
-    table(columns, rows)
-
-
-def zone_of(job: JobSchema) -> str:
-    schedule: Mapping[str, Any] = job["schedule"] or {}
-    return str(schedule.get("tz", "UTC"))
-
-
-def _state(job: JobSchema | AppliedSchema) -> Text:
+def state_text(job: JobSchema | AppliedSchema) -> Text:
     state = formatting.word(job["state"].replace("_", " "))
     if job.get("open_breaker"):
         state.append(", breaker open", style=formatting.RED)
@@ -214,7 +137,7 @@ def _schedule(job: Mapping[str, Any]) -> str:
     return "" if job["schedule"] is None else describe(parse_schedule(job["schedule"])).removesuffix(" (UTC)")
 
 
-def _next_fire(job: JobSchema | AppliedSchema, now: datetime) -> Cell:
+def next_text(job: JobSchema | AppliedSchema, now: datetime) -> Cell:
     # A planned change has no pause, and an API of 0.9 does not know it.
     pause = cast("PauseSchema | None", job.get("pause"))
     if pause is not None and pause["until"] is not None:
@@ -222,7 +145,7 @@ def _next_fire(job: JobSchema | AppliedSchema, now: datetime) -> Cell:
     return "" if job["next_fire"] is None or job["state"] != "active" else _distance(job["next_fire"], now)
 
 
-def _next_fire_utc(job: JobSchema | AppliedSchema) -> str:
+def next_utc(job: JobSchema | AppliedSchema) -> str:
     return "" if job["next_fire"] is None or job["state"] != "active" else times.absolute(job["next_fire"])
 
 
@@ -254,9 +177,3 @@ def _last_planned(job: JobSchema, now: datetime) -> str | None:
         count = "many" if pending_run["covers"]["count"] is None else str(pending_run["covers"]["count"])
         shown += f", for {count} fires until {times.absolute(pending_run['covers']['last'])}"
     return shown
-
-
-def _value(value: object) -> str:
-    import orjson
-
-    return "nothing" if value is None else formatting.one_line(orjson.dumps(value).decode())

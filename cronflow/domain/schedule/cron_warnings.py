@@ -97,7 +97,8 @@ def _clock_changes(timetable: Timetable, tz: str, hours: str, after: datetime) -
             notes.setdefault(change.after > change.before, note)
     if not notes:
         return []
-    return [*notes.values(), "To avoid clock changes, choose other hours or a zone without them, such as UTC."]
+    remedy = "Set dst to choose what happens then, or choose other hours or a zone without clock changes, such as UTC."
+    return [*notes.values(), remedy]
 
 
 def _at_change(timetable: Timetable, tz: str, hours: str, change: OffsetChange) -> str | None:

@@ -9,8 +9,7 @@ record 0040 has the reasons for not using a library.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import lru_cache
 from itertools import pairwise, product
 
@@ -18,11 +17,8 @@ from cronflow.domain.durations import format_duration, to_the_minute
 from cronflow.domain.schedule import zones
 from cronflow.domain.schedule.calendar import Period, Window
 from cronflow.domain.schedule.cron_expression import LAST, LAST_WEEKDAY, Expression, parse_expression
-from cronflow.domain.schedule.cron_warnings import notes_on
 from cronflow.domain.schedule.dst import DEFAULT_DST, GapPolicy, RepeatPolicy
-from cronflow.domain.schedule.fires import next_after
 from cronflow.domain.schedule.kinds import AnyOf, Cron, Every, Once, Repeating, Schedule
-from cronflow.domain.schedule.zones import check_reach
 
 _DAY = timedelta(days=1)
 _UNITS = ((timedelta(hours=1), "hour"), (timedelta(minutes=1), "minute"), (timedelta(seconds=1), "second"))
@@ -139,30 +135,6 @@ def _interval(every: Every) -> str:
     else:
         words = f"at {clock} every {weekday}" if weeks == 1 else f"at {clock} every {weeks} weeks on {weekday}"
     return words if every.anchor is None or days in (1, 7) else f"{words}, aligned to {origin:%Y-%m-%d}"
-
-
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """A schedule in words, with its next fires and warnings."""
-
-    schedule: Schedule
-    words: str
-    fires: Sequence[datetime]
-    notes: Sequence[str]
-
-
-def preview(schedule: Schedule, now: datetime, count: int, start: datetime | None = None) -> Preview:
-    """At most `count` fires: from `start` on, or those to come. Raises InvalidInput when `start` is out of reach."""
-    after = now
-    if start is not None:
-        check_reach(start, "start")
-        after = start - timedelta(microseconds=1)
-    fires: list[datetime] = []
-    fire = next_after(schedule, after)
-    while fire is not None and len(fires) < count:
-        fires.append(fire)
-        fire = next_after(schedule, fire)
-    return Preview(schedule, describe(schedule), fires, notes_on(schedule, after))
 
 
 # ---------------------------------------------------------------------------------------------------------------- times

@@ -7,11 +7,11 @@ outcome.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from cronflow.domain.schedule.calendar import Calendar
-from cronflow.domain.schedule.fires import is_dynamic, last_before, next_after
+from cronflow.domain.schedule.fires import next_after
 from cronflow.domain.schedule.kinds import Every, Once, Repeating, Schedule, find_calendar
 from cronflow.domain.schedule.windows import Period, Window, WindowSet, window_set
 from cronflow.domain.schedule.zones import LATEST, SECOND
@@ -20,8 +20,6 @@ MOST_STEPS = 1000
 """Excluded stretches that a search passes over: a schedule whose calendars exclude nearly everything has no next fire
 within so many days.
 """
-MOST_STRETCHES = 100
-"""Excluded stretches among the fires to come."""
 _NO_TIME = timedelta(0)
 
 
@@ -31,15 +29,6 @@ class Exclusion:
 
     reason: str
     until: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class ComingFire:
-    """A fire to come; or, with a reason, the fires up to `last`, which are skipped for this reason."""
-
-    fire: datetime
-    reason: str = ""
-    last: datetime | None = None
 
 
 def exclusion(schedule: Schedule | None, fire: datetime) -> Exclusion | None:
@@ -81,27 +70,6 @@ def allowed_from(schedule: Schedule | None, fire: datetime | None) -> datetime |
     if schedule is None or fire is None or exclusion(schedule, fire) is None:
         return fire
     return next_allowed(schedule, fire)
-
-
-def coming_fires(schedule: Schedule, first: datetime | None, count: int) -> list[ComingFire]:
-    """The fires from `first` on, which is one: `count` that are allowed, and the excluded ones between them."""
-    found: list[ComingFire] = []
-    fire, allowed = first, 0
-    while fire is not None and allowed < count and len(found) < count + MOST_STRETCHES:
-        excluded = exclusion(schedule, fire)
-        if excluded is None:
-            found.append(ComingFire(fire))
-            allowed += 1
-            fire = next_after(schedule, fire)
-            continue
-        after = _last_excluded(schedule, fire, excluded.until)
-        last = fire if is_dynamic(schedule) else last_before(schedule, after, not_before=fire) or fire
-        if found and found[-1].reason == excluded.reason:
-            found[-1] = replace(found[-1], last=last)
-        else:
-            found.append(ComingFire(fire, excluded.reason, last))
-        fire = next_after(schedule, after)
-    return found
 
 
 def allowed_until(schedule: Schedule | None, instant: datetime) -> datetime:

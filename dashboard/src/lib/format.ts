@@ -1,4 +1,5 @@
-// Human-readable numbers, durations and times. Pure; the time zone is an argument where it matters.
+// Human-readable numbers, durations and times. The time zone is an argument where it matters; the clock is read only to
+// leave the current year out of dates.
 
 /** 1,234; 12.3k; 4.6M. */
 export function count(value: number): string {
@@ -121,10 +122,15 @@ export function clockMs(at: string | null): string {
   return `${clock(ms)}.${String(ms % 1000).padStart(3, '0')}`;
 }
 
-/** Sat 21 Nov, 10:42:07. */
-export function instant(at: string | number | null, zone?: string): string {
+function yearOf(at: string | number, zone?: string): string {
+  return format({ year: 'numeric', ...zoned(zone) }).format(new Date(at));
+}
+
+/** Sat 21 Nov, 10:42:07; in another year Sun 21 Nov 2027, 10:42:07. */
+export function instant(at: string | number | null, zone?: string, now = Date.now()): string {
   if (at === null) return '–';
-  const day = format({ weekday: 'short', day: 'numeric', month: 'short', ...zoned(zone) }).format(new Date(at));
+  const year: Intl.DateTimeFormatOptions = yearOf(at, zone) === yearOf(now, zone) ? {} : { year: 'numeric' };
+  const day = format({ weekday: 'short', day: 'numeric', month: 'short', ...year, ...zoned(zone) }).format(new Date(at));
   return `${day.replace(',', '')}, ${clock(at, zone)}`;
 }
 
@@ -138,7 +144,7 @@ export function moment(at: string | null, now: number): string {
   if (day.from <= now && now < day.to && day.from <= there && there < day.to) return clock(there);
   const [from, to] = [new Date(now), new Date(now)];
   day = { from: from.setHours(0, 0, 0, 0), to: to.setHours(24, 0, 0, 0) };
-  return day.from <= there && there < day.to ? clock(there) : instant(at);
+  return day.from <= there && there < day.to ? clock(there) : instant(at, undefined, now);
 }
 
 export function bytes(value: number): string {

@@ -41,6 +41,7 @@ export type Series = Schemas['SeriesSchema'];
 export type Span = Schemas['Span'];
 export type ScheduleLoad = Schemas['ScheduleLoadSchema'];
 export type ScheduleSlot = Schemas['SlotSchema'];
+export type RunChanges = Schemas['RunChangesSchema'];
 export type Day = Schemas['DaySchema'];
 export type Days = Schemas['DaysSchema'];
 export type Maintenance = Schemas['MaintenanceSchema'];

@@ -3,8 +3,8 @@ import { axe } from './axe';
 import { Stage } from './server';
 import { LARGE, SHELL, SMALL, type Scale } from './world';
 
-const VIEWS = ['/', '/?span=24h', '/jobs', '/jobs/rebuild-search-index', '/jobs/rebuild-search-index?tab=why', '/jobs/nightly-report?tab=next', '/runs', '/timeline', '/timeline?as=table', '/logs', '/dead-letters', '/chains', '/nodes', '/limits', '/jobs/rebuild-search-index?tab=backfills', '/jobs/fraud-scores?tab=definition', '/cron', '/load?job=nightly-report', '/jobs/nightly-report?tab=weeks', '/chaos', '/?tv=1', 'RUN'];
-const EXPECTED_ERRORS = /status of (401|503)/; // logged by the browser for responses that tests provoke
+const VIEWS = ['/', '/?span=24h', '/jobs', '/jobs/rebuild-search-index', '/jobs/rebuild-search-index?tab=why', '/jobs/nightly-report?tab=next', '/runs', '/timeline', '/timeline?as=table', '/logs', '/dead-letters', '/chains', '/nodes', '/limits', '/jobs/rebuild-search-index?tab=backfills', '/jobs/fraud-scores?tab=definition', '/cron', '/cron?job=nightly-report', '/load?job=nightly-report', '/jobs/nightly-report?tab=weeks', '/chaos', '/?tv=1', 'RUN'];
+const EXPECTED_ERRORS = /status of (401|404|503)/; // logged by the browser for responses that tests provoke
 
 const SIZES = [[1440, 900], [1024, 768], [360, 740]] as const;
 
@@ -179,6 +179,22 @@ test('a run shows its chain with the reason of what was held back', async ({ sta
   await expect(items).toHaveCount(5);
   await expect(items.first()).toHaveAttribute('aria-current', 'true');
   await expect(items.filter({ hasText: 'webhook-redelivery' })).toContainText(`${run.id} is succeeded`);
+});
+
+test('the cron builder compares an expression with a job, whose page leads there', async ({ stage, user }) => {
+  await user.goto(address(stage, '/jobs/nightly-report'));
+  await live(user);
+  await user.getByTitle('Try another expression').click();
+  const compared = user.getByRole('group', { name: 'Compared with nightly-report' });
+  await expect(compared).toContainText('The job has this schedule already.');
+  await expect(user.getByLabel('Time zone')).toHaveValue('Europe/Berlin');
+  await user.getByRole('textbox', { name: 'Expression' }).fill('30 4 * * *');
+  await expect(compared).toContainText('+ 7 runs appear:');
+  await expect(compared).toContainText('6 runs vanish: Wed 1 Jan 2031, 03:00:00; …');
+  await user.getByLabel('Compare with job').fill('nobody');
+  await user.getByLabel('Compare with job').blur();
+  await expect(user.getByText("there is no job 'nobody'")).toBeVisible();
+  await expect(user.getByRole('region', { name: 'Next runs' })).toBeVisible();
 });
 
 test('a failover shows a banner, the new leader and its duration', async ({ stage, user }) => {

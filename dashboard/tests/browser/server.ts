@@ -177,7 +177,7 @@ export class Stage {
     };
     const notFound: [number, unknown] = [404, { title: 'Not Found', status: 404, detail: `there is no ${path}` }];
     if (path === '/jobs') return page(world.jobs().map(jobSummary));
-    if (path === '/schedules/preview') return preview(body as { schedule: { cron?: string; every?: string; at?: string; tz?: string }; count?: number });
+    if (path === '/schedules/preview') return preview(body as { schedule: { cron?: string; every?: string; at?: string; tz?: string }; count?: number; job?: string }, world);
     if (path === '/schedules/herd') return [200, world.scheduleLoad(query)];
     let match = /^\/jobs\/([^/]+)(?:\/([\w-]+))?$/.exec(path);
     if (match !== null) {
@@ -303,13 +303,19 @@ function jobSummary({ name, description, schedule, labels, state, words, next_fi
   return { name, description, schedule, labels, state, words, next_fire, pause, open_breaker, takes_args };
 }
 
-function preview(body: { schedule: { cron?: string; every?: string; at?: string; tz?: string }; count?: number }): [number, unknown] {
+function preview(body: { schedule: { cron?: string; every?: string; at?: string; tz?: string }; count?: number; job?: string }, world: World): [number, unknown] {
   const { cron, every, at, tz } = body.schedule;
   if (cron !== undefined && !/^(@\w+|(\S+\s+){4,5}\S+)$/.test(cron)) return [422, { title: 'Unprocessable Content', status: 422, detail: `schedule.cron: ${cron} has ${cron.split(/\s+/).length} fields; write five or six` }];
   const words = cron !== undefined ? (DESCRIPTIONS[cron] ?? `at minute ${cron.split(' ')[0]} of every hour`) : every !== undefined ? `every ${every}` : `once at ${at}`;
   const start = Math.ceil(Date.now() / 60_000) * 60_000;
   const notes = tz === 'Europe/Berlin' && cron === '0 2 * * *' ? ['On 2027-03-28 clocks in Europe/Berlin skip from 02:00 to 03:00, so 02:00 does not exist; the job fires at 03:00 instead (2027-03-28 01:00:00Z).'] : [];
-  return [200, { expression: cron ?? null, tz: tz ?? 'UTC', words, fires: Array.from({ length: body.count ?? 10 }, (_, i) => new Date(start + i * 86_400e3).toISOString()), notes }];
+  const fires = Array.from({ length: body.count ?? 10 }, (_, i) => new Date(start + i * 86_400e3).toISOString());
+  const answer = { expression: cron ?? null, tz: tz ?? 'UTC', words, fires, notes };
+  if (body.job === undefined) return [200, answer];
+  const job = world.named(body.job);
+  if (job === null) return [404, { title: 'Not Found', status: 404, detail: `there is no job '${body.job}'` }];
+  const changes = job.schedule?.cron === cron ? null : { before: 7, after: 7, compared: true, added: 7, removed: 6, first_added: fires.slice(0, 1), first_removed: ['2031-01-01T02:00:00Z'] };
+  return [200, { ...answer, changes }];
 }
 
 function why(world: World, job: string, waiting: string | null = null) {

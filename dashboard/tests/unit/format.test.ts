@@ -37,8 +37,17 @@ describe('times', () => {
   it('are shown in the given zone, also when clocks change', () => {
     expect(clock('2026-10-25T00:30:00Z', 'Europe/Berlin')).toBe('02:30:00');
     expect(clock('2026-10-25T01:30:00Z', 'Europe/Berlin')).toBe('02:30:00');
-    expect(instant('2026-11-21T23:30:00Z', 'Asia/Tokyo')).toBe('Sun 22 Nov, 08:30:00');
+    expect(instant('2026-11-21T23:30:00Z', 'Asia/Tokyo', Date.UTC(2026, 5))).toBe('Sun 22 Nov, 08:30:00');
     expect(clock('2026-11-21T00:00:00Z', 'UTC')).toBe('00:00:00');
+  });
+  it('have a year if it is not the current one in their zone', () => {
+    const now = Date.UTC(2026, 11, 31, 20);
+    expect(instant('2028-02-29T09:00:00Z', 'UTC', now)).toBe('Tue 29 Feb 2028, 09:00:00');
+    expect(instant('2025-11-21T09:00:00Z', 'UTC', now)).toBe('Fri 21 Nov 2025, 09:00:00');
+    // In Tokyo it is 2027 by now.
+    expect(instant('2027-01-01T09:00:00Z', 'UTC', now)).toBe('Fri 1 Jan 2027, 09:00:00');
+    expect(instant('2027-01-01T09:00:00Z', 'Asia/Tokyo', now)).toBe('Fri 1 Jan, 18:00:00');
+    expect(moment(new Date(2025, 10, 20, 12).toISOString(), new Date(2026, 10, 21).getTime())).toBe('Thu 20 Nov 2025, 12:00:00');
   });
   it('of the same minute differ in seconds, and in another zone in hours', () => {
     expect(clock('2026-11-21T10:42:07.318Z', 'UTC')).toBe('10:42:07');

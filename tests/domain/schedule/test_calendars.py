@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.schedule.calendar import MOST_DAYS, MOST_ENTRIES, Calendar, DaySpan, YearlyDay
 from cronflow.domain.schedule.exclusion_changes import MOST_SHOWN, exclusion_changes
-from cronflow.domain.schedule.exclusions import allowed_until, coming_fires, exclusion, next_allowed
+from cronflow.domain.schedule.exclusions import allowed_until, exclusion, next_allowed
 from cronflow.domain.schedule.fires import next_after
 from cronflow.domain.schedule.kinds import AnyOf, Cron, Every, Repeating, bound
 from cronflow.domain.schedule.windows import LONGEST_NAME, MOST_WEEKLY, Period, WeeklyHours, Window, WindowSet
@@ -391,22 +391,6 @@ def test_the_changes_between_two_calendars_are_those_of_the_definition(old: Repe
         found = exclusion(new, one.fire)
         assert found is not None
         assert found.reason.partition(":")[0] == one.reason.partition(":")[0]
-
-
-@settings(max_examples=20, deadline=None)
-@given(_schedules())
-def test_the_coming_fires_are_the_allowed_ones_and_the_stretches_between_them(schedule: Repeating) -> None:
-    first = at("2026-10-23T00:00")
-    instants = [first + n * 15 * MINUTE for n in range(6 * 96)]
-    found = coming_fires(schedule, first, 20)
-    allowed = [one.fire for one in found if not one.reason and one.fire <= instants[-1]]
-    assert allowed == [one for one in instants if not is_excluded(schedule, one)][: len(allowed)]
-    for place, one in enumerate(found):
-        if one.reason and one.fire < instants[-1]:
-            assert one.last is not None
-            assert all(is_excluded(schedule, other) for other in instants if one.fire <= other <= one.last)
-            following = found[place + 1].fire if place + 1 < len(found) else one.last + 15 * MINUTE
-            assert following == one.last + 15 * MINUTE
 
 
 def test_a_search_for_an_allowed_fire_passes_over_years_and_ends() -> None:
