@@ -9,9 +9,9 @@ from cronflow.context import Context
 from cronflow.domain.errors import CronFlowError, PermanentError, RetryLater, Skip
 from cronflow.domain.job import Breaker
 from cronflow.domain.retry import Retry, RetryRule
-from cronflow.domain.schedule.calendar import Period, WeeklyHours
 from cronflow.domain.schedule.dst import Dst, GapPolicy, RepeatPolicy
 from cronflow.domain.schedule.kinds import AnyOf, Cron, Every, Once
+from cronflow.domain.schedule.windows import Period, WeeklyHours
 from cronflow.domain.split import Shard
 
 if TYPE_CHECKING:

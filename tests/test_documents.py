@@ -719,7 +719,7 @@ def test_a_wrong_value_is_refused_with_its_key(part: dict[str, object], problem:
         ),
         (
             {"cron": "0 2 * * *", "blackout": [{"start": "22:00", "end": "2026-12-24"}]},
-            (".blackout[0].start: one end is a time of day, the other a date (write both in the same way)"),
+            (".blackout[0]: one end is a time of day, the other a date (write both in the same way)"),
         ),
         (
             {"cron": "0 2 * * *", "only_in": [{"start": "09:00", "end": "17:00", "days": "mon-fry"}]},

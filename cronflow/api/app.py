@@ -18,6 +18,7 @@ from cronflow.api.reference_pages import add_reference_pages
 from cronflow.api.routes import (
     alerts,
     backfills,
+    calendars,
     chaos,
     cluster,
     jobs,
@@ -59,7 +60,7 @@ def create_api(
     api.state.logins = sessions
     problems.install(api)
     # Logs before runs: the path of a run would match theirs.
-    for group in (jobs, pauses, logs, runs, backfills, cluster, recovery, limits, alerts):
+    for group in (jobs, pauses, logs, runs, backfills, cluster, recovery, calendars, limits, alerts):
         api.include_router(group.router)
     for router in (
         jobs.schedules,

@@ -20,7 +20,7 @@ from cronflow.api.bodies import Input, body_of, takes
 from cronflow.api.field_docs import describe_fields
 from cronflow.api.problems import MEDIA_TYPE, ProblemSchema, title
 from cronflow.api.responses import PREFIX
-from cronflow.documents import alerts, jobs, limits
+from cronflow.documents import alerts, calendars, jobs, limits
 from cronflow.schemas import Schema
 
 Document = dict[str, Any]
@@ -31,8 +31,8 @@ Cron for a cluster. Instants are ISO 8601 in UTC; names of durations end with th
 
 Lists are `{items, next_cursor}`: send `next_cursor` back as `cursor` until it is null. Every error is a problem
 document (RFC 9457); `errors` lists the problems of an input, at most 20. Roles: a viewer reads; an operator runs,
-pauses, retries, cancels and drains; an editor also changes jobs and limits; an admin also changes users, keys, secrets
-and alerts.
+pauses, retries, cancels and drains; an editor also changes jobs, calendars and limits; an admin also changes users,
+keys, secrets and alerts.
 """.strip()
 TAGS = {
     "jobs": "What to run and when.",
@@ -43,6 +43,7 @@ TAGS = {
     "nodes": "The nodes that are up.",
     "cluster": "The leader, and the load of the cluster.",
     "events": "What happened in the cluster.",
+    "calendars": "Days and windows of time that schedules share.",
     "limits": "Limits that jobs share.",
     "alerts": "Notifications when something goes wrong.",
     "auth": "Logging in and out.",
@@ -70,17 +71,18 @@ MEANING = {
 }
 RETRY_AFTER = (429, 503)
 WRITTEN: Mapping[str, list[str]] = {
-    table.form.__name__: table.required for table in (*jobs.TABLES, *alerts.TABLES, *limits.TABLES)
+    table.form.__name__: table.required for table in (*jobs.TABLES, *alerts.TABLES, *limits.TABLES, *calendars.TABLES)
 }
 """The required keys of each form when a user writes it; all others have defaults."""
 
 
 class _Written(Schema):
-    """Brings the forms of jobs, alerts and limits into the document."""
+    """Brings the forms of jobs, alerts, limits and calendars into the document."""
 
     job: jobs.JobForm
     alert: alerts.AlertForm
     limit: limits.LimitForm
+    calendar: calendars.CalendarForm
 
 
 def describe(api: FastAPI) -> Document:
@@ -141,6 +143,7 @@ def _components(made: Document, bodies: Collection[type[Input]]) -> dict[str, ob
         "required": ["on", "webhook"],
     }
     schemas["LimitReplacement"] = {**schemas["LimitInput"], "title": "LimitReplacement", "required": []}
+    schemas["CalendarReplacement"] = {**schemas["CalendarInput"], "title": "CalendarReplacement", "required": []}
     schemas["JobPatch"] = {
         "type": "object",
         "title": "JobPatch",

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from enum import Enum
 from functools import lru_cache
@@ -23,6 +24,7 @@ from bson.dbref import DBRef
 
 from cronflow.documents import job_document, parse_job
 from cronflow.documents.alerts import alert_document, parse_alert
+from cronflow.documents.calendars import calendar_document, parse_calendar
 from cronflow.domain.access import ApiKey, Principal, Role, User
 from cronflow.domain.alerts import AlertKind, AlertRecord, Notification, NotificationState
 from cronflow.domain.backfill import FireOutline
@@ -37,8 +39,10 @@ from cronflow.domain.permits import LimitState, NamedLimit, Permit
 from cronflow.domain.placement import Placement, Waiting
 from cronflow.domain.resources import ResourceAmount
 from cronflow.domain.run import GRAVE, Attempt, AttemptResult, Covers, Kind, Outcome, Resolution, Run, RunState, Settled
+from cronflow.domain.schedule.calendar import Calendar
 from cronflow.domain.schedule.hashed import uses_hash
-from cronflow.domain.schedule.kinds import named
+from cronflow.domain.schedule.kinds import bound, named
+from cronflow.domain.schedule.pins import pins_of
 from cronflow.domain.split import Shard, Split, SplitBy
 from cronflow.domain.thresholds import AlertLevel, Crossing
 from cronflow.domain.version import Version
@@ -49,6 +53,7 @@ JOBS_REMEMBERED = 20_000
 NAME = re.compile(r'\{"name":"([^"\\]+)"')
 """How a stored definition begins, if this version wrote it."""
 _definitions: IdentityCache[Job, str] = IdentityCache(JOBS_REMEMBERED)
+UNBOUND: Mapping[str, Calendar] = {}
 US = "\x1f"
 NEWER_KEYS = RESERVED_LABEL + "newer"
 """The required label that contains the keys of a definition which CronFlow 0.9 does not know."""
@@ -123,6 +128,8 @@ def record_document(record: JobRecord) -> Document:
         document["waiting"] = plain(record.waiting)
     if record.pause is not None:
         document["pause"] = plain(record.pause)
+    if pins := pins_of(record.job.schedule):
+        document["calendars"] = list(pins)
     if record.job.after:
         document["follows"] = [one.job for one in record.job.after]
     if record.followed:
@@ -130,10 +137,11 @@ def record_document(record: JobRecord) -> Document:
     return document
 
 
-def record(document: Mapping[str, Any]) -> JobRecord:
+def record(document: Mapping[str, Any], calendars: Mapping[str, Calendar] = UNBOUND) -> JobRecord:
+    """`calendars` has the revisions that the document pins."""
     pending_run = document["pend"]
     return JobRecord(
-        job=job_of_definition(document["definition"]),
+        job=_pinned_job(document, calendars),
         rev=document["rev"],
         ver=document["ver"],
         term=document["term"],
@@ -162,6 +170,23 @@ def job_of_definition(text: str) -> Job:
         job = _renamed(_nameless_job(text[found.end() :]), found[1])
     _definitions.put(job, text)
     return job
+
+
+def _pinned_job(document: Mapping[str, Any], calendars: Mapping[str, Calendar]) -> Job:
+    """The job of a document, bound to the calendars that it pins."""
+    pins = document.get("calendars")
+    if not pins or not calendars:
+        return job_of_definition(document["definition"])
+    return _bound_job(document["definition"], tuple(pins), tuple(calendars[pin] for pin in pins))
+
+
+@lru_cache(maxsize=JOBS_REMEMBERED)
+def _bound_job(text: str, pins: tuple[str, ...], calendars: tuple[Calendar, ...]) -> Job:
+    """`pins` is part of the key because calendars of the same content are equal."""
+    job = job_of_definition(text)
+    copy = _copied(job, schedule=bound(job.schedule, calendars))
+    _definitions.put(copy, text)
+    return copy
 
 
 @lru_cache(maxsize=JOBS_REMEMBERED)
@@ -200,13 +225,27 @@ def _readable_by_older(document: Document) -> Document:
 
 
 def _renamed(job: Job, name: str) -> Job:
-    """A copy with another name. `replace` would check every field again, which takes longer than all the rest."""
+    """A copy with another name."""
+    return _copied(job, name=name, schedule=named(job.schedule, name))
+
+
+def _copied(job: Job, **changes: object) -> Job:
+    """`replace` would check every field again, which takes longer than all the rest."""
     copy = object.__new__(Job)
     for field in Job.__dataclass_fields__:
         object.__setattr__(copy, field, getattr(job, field))
-    object.__setattr__(copy, "name", name)
-    object.__setattr__(copy, "schedule", named(job.schedule, name))
+    for field, value in changes.items():
+        object.__setattr__(copy, field, value)
     return copy
+
+
+def calendar_text(calendar: Calendar) -> str:
+    """The content of a calendar as JSON."""
+    return orjson.dumps(calendar_document(calendar)).decode()
+
+
+def calendar(text: str, rev: int) -> Calendar:
+    return replace(parse_calendar(orjson.loads(text)), rev=rev)
 
 
 def definition(job: Job) -> str:
@@ -295,7 +334,8 @@ def amount(document: Mapping[str, Any] | None) -> ResourceAmount | None:
 
 def version_document(version: Version) -> Document:
     """A version of a job. The number in the id is padded, so that ids sort like versions."""
-    return {
+    pins = pins_of(version.job.schedule)
+    return ({"calendars": list(pins)} if pins else {}) | {
         "_id": f"{version.job.name}#{version.ver:010d}",
         "ver": version.ver,
         "at": version.at,
@@ -307,9 +347,10 @@ def version_document(version: Version) -> Document:
     }
 
 
-def version(document: Mapping[str, Any]) -> Version:
+def version(document: Mapping[str, Any], calendars: Mapping[str, Calendar] = UNBOUND) -> Version:
+    """`calendars` has the revisions that the document pins."""
     fields = {name: document[name] for name in ("ver", "at", "since", "paused", "deleted", "by")}
-    return Version(job=job_of_definition(document["definition"]), **fields)
+    return Version(job=_pinned_job(document, calendars), **fields)
 
 
 def _covers(document: Mapping[str, Any] | None) -> Covers | None:

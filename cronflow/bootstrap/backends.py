@@ -17,6 +17,7 @@ from cronflow.backends.mongo.admin import MongoArchive, MongoStoreAdmin
 from cronflow.backends.mongo.alerts import MongoAlertConditions, MongoAlertStore, MongoOutbox
 from cronflow.backends.mongo.backfills import MongoBackfillStore
 from cronflow.backends.mongo.breakers import MongoBreakerStore
+from cronflow.backends.mongo.calendars import MongoCalendarStore
 from cronflow.backends.mongo.catch_up import MongoCatchUpStore
 from cronflow.backends.mongo.chains import MongoChainStore
 from cronflow.backends.mongo.control import MongoControl, MongoServerClock
@@ -97,6 +98,7 @@ def adapters(redis: RedisConnection, mongo: MongoDatabase, *, lock_s: float = 35
         outbox=MongoOutbox(mongo),
         alert_conditions=MongoAlertConditions(mongo),
         limits=MongoLimitStore(mongo),
+        calendars=MongoCalendarStore(mongo),
         limiter=RedisRateLimiter(redis),
         tickets=RedisTicketStore(redis),
         feed=RedisFeed(redis),

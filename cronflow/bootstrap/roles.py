@@ -47,6 +47,7 @@ from cronflow.node.role_loop import NodeRole, Outages, StepMonitor
 from cronflow.node.startup import check_servers
 from cronflow.node.timings import Timings
 from cronflow.ports import UNMETERED, Backends, Clock, Executor, Meter, Signal, WebhookSender
+from cronflow.usecases.calendar_binding import CalendarUpdates
 from cronflow.usecases.edit import Editor
 from cronflow.usecases.job_breakers import JobBreakers
 from cronflow.usecases.pause_after import PauseAfterFailures
@@ -329,7 +330,8 @@ def build_node(
         emit,
     )
     pauses = PauseEnder(backends.jobs, editor, elector, clock, emit)
-    maintenance = Maintenance(backends.store_admin, editor, elector, system_jobs, log_retention)
+    updates = CalendarUpdates(backends.calendars, backends.jobs, editor)
+    maintenance = Maintenance(backends.store_admin, editor, elector, system_jobs, log_retention, updates, emit)
     node_monitor = NodeMonitor(backends.membership, backends.events, elector, clock, timings, emit)
     splitter = Splitter(
         backends.jobs,

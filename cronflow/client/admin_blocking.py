@@ -12,6 +12,12 @@ if TYPE_CHECKING:
     from cronflow.client.blocking import Client
     from cronflow.schemas.access import AuditSchema, KeySchema, NewKeySchema, SecretSchema, SecretSetSchema, UserSchema
     from cronflow.schemas.alerts import AlertSchema, AnswerSchema, NotificationSchema
+    from cronflow.schemas.calendars import (
+        AppliedCalendarSchema,
+        CalendarPlanSchema,
+        CalendarSchema,
+        CalendarSummarySchema,
+    )
     from cronflow.schemas.limits import LimitSchema
 
 
@@ -73,6 +79,35 @@ class NamedLimits:
     def delete(self, name: str) -> None:
         """Delete a limit; 409 while jobs name it."""
         self._client.send(Call("DELETE", path_of("limits", name)))
+
+
+class Calendars:
+    """Days and windows of time that schedules share by their names."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def list(self) -> Iterator[CalendarSummarySchema]:
+        """Calendars, by name, without their days and windows."""
+        return self._client.pages(get(path_of("calendars"), limit=PAGE))
+
+    def get(self, name: str) -> CalendarSchema:
+        """A calendar, its coming days and windows, and the jobs that use it."""
+        return self._client.send(get(path_of("calendars", name)))
+
+    def put(self, calendar: Mapping[str, object], *, days: int = 90) -> AppliedCalendarSchema:
+        """Create or change a calendar, and edit each job that uses it. Fires are compared for so many days."""
+        path = path_of("calendars", str(calendar["name"]))
+        return self._client.send(Call("PUT", path, params={"days": days}, body=calendar, repeatable=True))
+
+    def plan(self, calendar: Mapping[str, object], *, days: int = 90) -> CalendarPlanSchema:
+        """What `put` would change, without changing it."""
+        path = path_of("calendars", str(calendar["name"]), "plan")
+        return self._client.send(Call("POST", path, params={"days": days}, body=calendar, repeatable=True))
+
+    def delete(self, name: str) -> None:
+        """Delete a calendar; 409 while jobs use it."""
+        self._client.send(Call("DELETE", path_of("calendars", name)))
 
 
 class Users:

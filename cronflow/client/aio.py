@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import httpx2
 
-from cronflow.client.admin import Alerts, Audit, Keys, NamedLimits, Secrets, Users
+from cronflow.client.admin import Alerts, Audit, Calendars, Keys, NamedLimits, Secrets, Users
 from cronflow.client.calls import (
     PAGE,
     PATIENCE_S,
@@ -89,6 +89,7 @@ class AsyncClient:
         self.events = Events(self)
         self.logs = Logs(self)
         self.limits = NamedLimits(self)
+        self.calendars = Calendars(self)
         self.alerts = Alerts(self)
         self.users = Users(self)
         self.keys = Keys(self)

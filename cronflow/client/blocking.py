@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import httpx2
 
-from cronflow.client.admin_blocking import Alerts, Audit, Keys, NamedLimits, Secrets, Users
+from cronflow.client.admin_blocking import Alerts, Audit, Calendars, Keys, NamedLimits, Secrets, Users
 from cronflow.client.calls import (
     PAGE,
     PATIENCE_S,
@@ -90,6 +90,7 @@ class Client:
         self.events = Events(self)
         self.logs = Logs(self)
         self.limits = NamedLimits(self)
+        self.calendars = Calendars(self)
         self.alerts = Alerts(self)
         self.users = Users(self)
         self.keys = Keys(self)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from cronflow.client.local_admin import (
     LocalAlerts,
     LocalAudit,
+    LocalCalendars,
     LocalKeys,
     LocalLimits,
     LocalSecrets,
@@ -116,6 +117,7 @@ class LocalClient:
         self.events = LocalEvents(self)
         self.logs = LocalLogs(self)
         self.limits = LocalLimits(self)
+        self.calendars = LocalCalendars(self)
         self.alerts = LocalAlerts(self)
         self.users = LocalUsers(self)
         self.keys = LocalKeys(self)

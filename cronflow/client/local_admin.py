@@ -1,5 +1,5 @@
-"""What admins manage, without HTTP: alerts, limits, users, API keys, secrets, the audit log; and the base of all
-resources.
+"""What admins manage, without HTTP: alerts, limits, calendars, users, API keys, secrets, the audit log; and the base of
+all resources.
 """
 
 from __future__ import annotations
@@ -34,7 +34,18 @@ from cronflow.schemas.alerts import (
 
 if TYPE_CHECKING:
     from cronflow.client.local import LocalClient
+from cronflow.schemas.calendars import (
+    AppliedCalendarSchema,
+    CalendarPlanSchema,
+    CalendarSchema,
+    CalendarSummarySchema,
+    applied_calendar,
+    calendar_schema,
+    calendar_summary,
+    plan_schema,
+)
 from cronflow.schemas.limits import LimitSchema, limit_schema
+from cronflow.usecases.calendars import DAYS
 
 PAGE = 500
 
@@ -92,6 +103,29 @@ class LocalLimits(Resource):
 
     async def delete(self, name: str) -> None:
         await self._service.limits.delete(name, by=self._by)
+
+
+class LocalCalendars(Resource):
+    def list(self) -> AsyncIterator[CalendarSummarySchema]:
+        return _by_name(self._service.calendars.find, calendar_summary, lambda use: use.record.name)
+
+    async def get(self, name: str) -> CalendarSchema:
+        return calendar_schema(await self._service.calendars.get(name), self._service.calendars.now())
+
+    async def put(self, calendar: Mapping[str, object], *, days: int = DAYS) -> AppliedCalendarSchema:
+        from cronflow.documents.calendars import parse_calendar
+
+        use, _, plan = await self._service.calendars.define(parse_calendar(calendar), by=self._by, days=days)
+        return applied_calendar(use, plan, self._service.calendars.now())
+
+    async def plan(self, calendar: Mapping[str, object], *, days: int = DAYS) -> CalendarPlanSchema:
+        from cronflow.documents.calendars import parse_calendar
+
+        wanted = parse_calendar(calendar)
+        return plan_schema(wanted.name, await self._service.calendars.plan(wanted, days))
+
+    async def delete(self, name: str) -> None:
+        await self._service.calendars.delete(name, by=self._by)
 
 
 class LocalUsers(Resource):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime, time
 from typing import Annotated, Any, cast
 
@@ -13,14 +13,14 @@ from cronflow.documents.keys import OPTIONAL_TEXT, TEXT
 from cronflow.documents.tables import DocumentTable, Key, read_variant
 from cronflow.documents.values import got, instant_text, list_of, text, under
 from cronflow.domain.errors import InvalidInput, Problem
-from cronflow.domain.schedule.calendar import WEEKDAYS, Calendar, DaySpan, Period, WeeklyHours, Window, YearlyDay
+from cronflow.domain.schedule.calendar import WEEKDAYS, Calendar, DaySpan, YearlyDay
+from cronflow.domain.schedule.windows import Period, WeeklyHours, Window
 
 _CLOCK = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?")
 _YEARLY = re.compile(r"[0-9]{2}-[0-9]{2}")
 _EVERY_DAY = tuple(range(1, 8))
 _TEN = datetime(2000, 1, 1, 10)  # noqa: DTZ001 - local times are naive
 _ELEVEN = datetime(2000, 1, 1, 11)  # noqa: DTZ001
-_EARLIEST, _LATEST = datetime(1, 1, 1), datetime(9999, 1, 1)  # noqa: DTZ001
 
 # --------------------------------------------------------------------------------------------------------------- days
 
@@ -70,8 +70,16 @@ def _make_day(day: date | YearlyDay, name: str = "") -> DaySpan | YearlyDay:
     return YearlyDay(day.month, day.day, name) if isinstance(day, YearlyDay) else DaySpan(day, day, name)
 
 
+def _make_span(first: date | None, last: date | None, name: str = "") -> DaySpan:
+    begin, end = first or last, last or first
+    assert begin is not None
+    assert end is not None
+    return DaySpan(begin, end, name)
+
+
 DAY = DocumentTable(DayForm, _make_day)
-DAY_SPAN = DocumentTable(DaySpanForm, DaySpan, companions={"first": {"last": date.max}, "last": {"first": date.min}})
+# An end alone is checked as a single day.
+DAY_SPAN = DocumentTable(DaySpanForm, _make_span, companions={"first": {"last": None}, "last": {"first": None}})
 
 
 def _read_entry(value: object) -> DaySpan | YearlyDay:
@@ -85,13 +93,18 @@ def _read_entry(value: object) -> DaySpan | YearlyDay:
 
 def _write_entry(entry: DaySpan | YearlyDay) -> dict[str, Any] | str:
     if isinstance(entry, DaySpan) and entry.first != entry.last:
-        return _named(DAY_SPAN.write(entry))
+        return DAY_SPAN.write(entry)
     day = f"{entry.month:02}-{entry.day:02}" if isinstance(entry, YearlyDay) else entry.first.isoformat()
     return {"day": day, "name": entry.name} if entry.name else day
 
 
-def _named(document: dict[str, Any]) -> dict[str, Any]:
-    return document if document["name"] else {key: value for key, value in document.items() if key != "name"}
+def _shorten_entry(entry: DaySpan | YearlyDay) -> dict[str, Any] | str:
+    written = _write_entry(entry)
+    return written if isinstance(written, str) else _without_nothing(written)
+
+
+def _without_nothing(document: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in document.items() if value not in (None, "")}
 
 
 # ------------------------------------------------------------------------------------------------------------ windows
@@ -166,8 +179,11 @@ class _Ends:
 
 
 def _make_window(
-    start: datetime | time, end: datetime | time, days: tuple[int, ...] | None = None, name: str = ""
+    start: datetime | time | None, end: datetime | time | None, days: tuple[int, ...] | None = None, name: str = ""
 ) -> Window:
+    if start is None or end is None:
+        # An end alone: what is wrong with it needs the other one.
+        return Period(_TEN, _ELEVEN, name)
     if isinstance(start, datetime) and isinstance(end, datetime):
         if days is not None:
             raise InvalidInput(Problem("", "days have no effect between two dates", "write times such as 09:00"))
@@ -181,8 +197,8 @@ WINDOW = DocumentTable(
     WindowForm,
     _make_window,
     companions={
-        "start": {"end": _LATEST},
-        "end": {"start": _EARLIEST},
+        "start": {"end": None},
+        "end": {"start": None},
         "days": {"start": time(10), "end": time(11)},
     },
 )
@@ -194,9 +210,13 @@ def read_window(value: object) -> Window:
 
 
 def write_window(window: Window) -> dict[str, Any]:
-    """The short form: without `days` for every day, and without an empty name."""
-    written = WINDOW.write(_Ends(window))
-    return {key: value for key, value in written.items() if value not in (None, "")}
+    """With every default."""
+    return WINDOW.write(_Ends(window))
+
+
+def shorten_window(window: Window) -> dict[str, Any]:
+    """Without `days` for every day, and without an empty name."""
+    return _without_nothing(write_window(window))
 
 
 # ----------------------------------------------------------------------------------------------------------- calendar
@@ -213,12 +233,20 @@ class CalendarForm(TypedDict):
     """The IANA zone of its days and times; null: that of the schedule which uses it."""
     days: Annotated[
         list[str | DayForm | DaySpanForm],
-        Key(list_of(_read_entry, "days"), lambda days: [_write_entry(entry) for entry in days]),
+        Key(
+            list_of(_read_entry, "days"),
+            lambda days: [_write_entry(entry) for entry in days],
+            shorten=lambda days: [_shorten_entry(entry) for entry in days],
+        ),
     ]
     """Whole days: `2026-12-25`, `12-25` for every year, or mappings with names and ranges."""
     windows: Annotated[
         list[WindowForm],
-        Key(list_of(read_window, "windows"), lambda windows: [write_window(window) for window in windows]),
+        Key(
+            list_of(read_window, "windows"),
+            lambda windows: [write_window(window) for window in windows],
+            shorten=lambda windows: [shorten_window(window) for window in windows],
+        ),
     ]
     """Windows of time."""
 
@@ -246,12 +274,27 @@ def parse_calendars(document: object, place: str = "calendars") -> list[Calendar
             named = {"name": name, **own} if isinstance(own, Mapping) else own
             calendars.append(parse_calendar(named, f"{place}.{name}"))
         except InvalidInput as error:
-            problems += error.problems
+            problems += error.problems if own is value else _in_list(f"{place}.{name}", error.problems)
     if problems:
         raise InvalidInput(problems)
     return calendars
 
 
+def _in_list(place: str, problems: Iterable[Problem]) -> list[Problem]:
+    """The problems of a list of days, at their places in the list."""
+    days = f"{place}.days["
+    return [
+        Problem(f"{place}[{one.place.removeprefix(days)}", one.what, one.remedy) if one.place.startswith(days) else one
+        for one in problems
+    ]
+
+
 def calendar_document(calendar: Calendar) -> CalendarForm:
     """The calendar as plain values, with every default."""
     return cast("CalendarForm", CALENDAR.write(calendar))
+
+
+def calendars_document(calendars: Iterable[Calendar]) -> dict[str, Any]:
+    """A file with these calendars, in its short form."""
+    short = {calendar.name: CALENDAR.shorten(calendar) for calendar in calendars}
+    return {"calendars": {name: {key: one[key] for key in one if key != "name"} for name, one in short.items()}}

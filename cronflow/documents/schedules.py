@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from typing_extensions import TypedDict
 
-from cronflow.documents.calendars import WindowForm, read_window, write_window
+from cronflow.documents.calendars import WindowForm, read_window, shorten_window, write_window
 from cronflow.documents.default_zone import FORMAT_ZONE, with_zone
 from cronflow.documents.keys import LENGTH, OPTIONAL_INSTANT, OPTIONAL_TEXT, TEXT, LengthForm
 from cronflow.documents.tables import DocumentTable, Key, Refusal, read_variant
@@ -28,9 +28,9 @@ from cronflow.documents.values import (
     written_duration,
 )
 from cronflow.domain.errors import InvalidInput, Problem
-from cronflow.domain.schedule.calendar import Window
 from cronflow.domain.schedule.dst import Dst, GapPolicy, RepeatPolicy
 from cronflow.domain.schedule.kinds import AnyOf, Cron, Every, Once, Schedule
+from cronflow.domain.schedule.windows import Window
 
 Writer = Callable[[DocumentTable[Any], Any], dict[str, Any]]
 
@@ -80,7 +80,11 @@ def _entries(value: object) -> tuple[str | Window, ...]:
     return found
 
 
-_ENTRIES = Key(_entries, lambda entries: [_write_entry(entry) for entry in entries])
+_ENTRIES = Key(
+    _entries,
+    lambda entries: [_write_entry(entry) for entry in entries],
+    shorten=lambda entries: [entry if isinstance(entry, str) else shorten_window(entry) for entry in entries],
+)
 
 
 class RulesForm(TypedDict):

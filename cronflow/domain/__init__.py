@@ -5,6 +5,9 @@ The words below have these meanings in the code, the documentation and the inter
 
 Job              What to run and when.
 Schedule         `Cron | Every | Once`.
+Calendar         A named set of days and windows of time that schedules share. Each change of it makes a new revision.
+Exclusion        Why a fire is skipped: a calendar or window of its schedule.
+Pin              A revision of a calendar to which a job is bound, `name@rev`.
 Fire             An instant at which a job is due; always a whole UTC second.
 Run              One fire of a job, or a range of missed fires (`covers`). Its id is `<job>@<fire>`.
 Attempt          One try of a run.

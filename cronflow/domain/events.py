@@ -568,6 +568,32 @@ class LimitDeleted(Event):
 
 
 @event
+class CalendarChanged(Event):
+    """A calendar was created or changed, and with it the jobs that use it."""
+
+    calendar: str
+    revision: int
+    jobs: int
+    by: str
+    message = "calendar {calendar} was changed (revision {revision}); {jobs:job uses|jobs use} it"
+
+
+@event
+class CalendarDeleted(Event):
+    calendar: str
+    by: str
+    message = "calendar {calendar} was deleted"
+
+
+@event
+class CalendarUpdatesFinished(Event):
+    """The leader bound jobs to the current calendars because the process that changed a calendar had not."""
+
+    jobs: int
+    message = "{jobs:job was|jobs were} bound to the current calendars after an interrupted change"
+
+
+@event
 class PermitsRecovered(Event):
     """Runs ended, or moved to another node, without releasing their permits."""
 

@@ -18,6 +18,7 @@ from cronflow.domain.concurrency import MOST_LIMITS_OF_A_JOB, KeyedConcurrency, 
 from cronflow.domain.durations import LONGEST, format_duration
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.limits import Limits, check_user
+from cronflow.domain.names import check_name as check_name  # of jobs above all
 from cronflow.domain.resources import NOTHING, ResourceAmount, check_reservation
 from cronflow.domain.retry import Retry as Retry  # part of a job, in a module of its own
 from cronflow.domain.schedule.kinds import Cron, Schedule, named
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from cronflow.domain.placement import Placement, Waiting
     from cronflow.domain.run import Covers, Kind, RunState
 
-NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 SYSTEM_PREFIX = "_sys:"
 SWEEP = SYSTEM_PREFIX + "sweep"
 CLEANUP = SYSTEM_PREFIX + "cleanup"
@@ -40,17 +40,6 @@ DEFAULT_PRIORITY = 5
 BACKFILL_PRIORITY = -1
 """Of the runs of a backfill: below that of every job."""
 SHORTEST_TIMEOUT = timedelta(milliseconds=10)
-
-
-def check_name(name: str, kind: str = "job") -> str:
-    """Returns the name or raises InvalidInput. Names are part of run ids, Redis keys and URLs, so their alphabet is
-    small.
-    """
-    if not NAME.fullmatch(name):
-        raise InvalidInput(
-            f"{name!r} is not a {kind} name; use 1 to 100 of a-z, 0-9, '.', '_', '-', beginning with a letter or digit"
-        )
-    return name
 
 
 class Overlap(StrEnum):

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from cronflow.domain.chain import ChainLink
 from cronflow.domain.job import Job, JobRecord, MisfirePolicy, Overlap, PendingRun
 from cronflow.domain.run import OPEN, Covers, Kind, Run, RunState, run_id
+from cronflow.domain.schedule.exclusions import allowed_from
 from cronflow.domain.schedule.fires import count_between, last_before, latest, next_after
 from cronflow.domain.schedule.kinds import AnyOf, Cron, Every, Schedule
 
@@ -78,6 +79,11 @@ def first_fire(job: Job, now: datetime, consumed: datetime | None = None) -> dat
     if kind_of(job.schedule) is not Kind.ONCE:
         after = now.replace(microsecond=0) - timedelta(seconds=1)
     return next_after(job.schedule, after if consumed is None else max(after, consumed))
+
+
+def next_run(record: JobRecord) -> datetime | None:
+    """When the job is due next: the cursor, or the next fire after it that is not excluded."""
+    return allowed_from(record.job.schedule, record.next_fire)
 
 
 def decide(

@@ -1,4 +1,5 @@
-"""Maintenance: once per term, the leader defines the system jobs and sets the retention of log lines.
+"""Maintenance: once per term, the leader defines the system jobs and sets the retention of log lines. Every minute it
+binds the jobs that an interrupted change of a calendar has left behind.
 
 Only the leader's settings count, and changing them is an ordinary edit of a job. The system jobs are planned and placed
 like all others.
@@ -14,13 +15,15 @@ from datetime import datetime, timedelta
 import structlog
 
 from cronflow.domain.errors import Conflict
+from cronflow.domain.events import CalendarUpdatesFinished
 from cronflow.domain.job import Job
 from cronflow.domain.run import OPEN
 from cronflow.domain.split import parent_of
 from cronflow.domain.sweep import RunRow
 from cronflow.leader.elector import Elector
 from cronflow.node.role_loop import Wake
-from cronflow.ports import Assignment, Backends, Clock, JobReach, LineSink, StoreAdmin
+from cronflow.ports import Assignment, Backends, Clock, EventSink, JobReach, LineSink, StoreAdmin, discard_event
+from cronflow.usecases.calendar_binding import CalendarUpdates
 from cronflow.usecases.edit import Editor
 from cronflow.usecases.pending_runs import insert_pending_runs
 
@@ -38,7 +41,11 @@ class Maintenance:
         elector: Elector,
         jobs: Sequence[Job] = (),
         log_retention: timedelta | None = None,
+        calendars: CalendarUpdates | None = None,
+        emit: EventSink = discard_event,
     ) -> None:
+        self._calendars = calendars
+        self._emit = emit
         self._store_admin = store_admin
         self._elector = elector
         self._editor = editor
@@ -49,8 +56,10 @@ class Maintenance:
 
     async def step(self) -> float:
         tenure = self._elector.tenure
-        if tenure is None or tenure.term == self._done_in_term:
+        if tenure is None:
             return IDLE_S
+        if tenure.term == self._done_in_term:
+            return await self._finish_calendars()
         if self._log_retention is not None:
             await self._store_admin.keep_lines(self._log_retention)
         for job in self._jobs:
@@ -62,6 +71,19 @@ class Maintenance:
             if result != "unchanged":
                 log.info("system job defined", job=job.name, result=result)
         self._done_in_term = tenure.term
+        return await self._finish_calendars()
+
+    async def _finish_calendars(self) -> float:
+        """Bind the jobs that an interrupted change of a calendar has left behind. Without any it reads no jobs."""
+        if self._calendars is None:
+            return IDLE_S
+        try:
+            edited = await self._calendars.finish()
+        except Conflict as error:
+            log.warning("jobs not bound to the current calendars", reason=str(error))
+            return AGAIN_S
+        if edited:
+            self._emit(CalendarUpdatesFinished(edited))
         return IDLE_S
 
 

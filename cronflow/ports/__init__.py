@@ -1,6 +1,7 @@
 """The ports: protocols for everything CronFlow needs from outside. Their docstrings are the contracts.
 
-MongoDB implements the ports in `stores`, `limits`, `access` and `alerts` and the event, roll-up and totals stores.
+MongoDB implements the ports in `stores`, `limits`, `calendars`, `access` and `alerts` and the event, roll-up and totals
+stores.
 Redis implements the ports in `coordination`, the live stream, the live tail, rate limits and tickets.
 `cronflow.testing.memory` implements all of them. One contract suite per port runs on every backend.
 
@@ -22,6 +23,7 @@ from cronflow.ports.alerts import AlertConditions, AlertStore, Outbox, WebhookSe
 from cronflow.ports.backends import Backends
 from cronflow.ports.backfills import BackfillStore, WatchedBackfill
 from cronflow.ports.breakers import BreakerStore
+from cronflow.ports.calendars import CalendarRecord, CalendarStore
 from cronflow.ports.catch_up import CatchUpStore, HeldFire
 from cronflow.ports.chains import ChainStore as ChainStore
 from cronflow.ports.clock import Clock, ServerClock
@@ -97,6 +99,8 @@ __all__ = [
     "BackfillStore",
     "BreakerStore",
     "Bus",
+    "CalendarRecord",
+    "CalendarStore",
     "CatchUpStore",
     "Clock",
     "Control",

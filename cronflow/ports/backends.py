@@ -17,6 +17,7 @@ from cronflow.ports.access import (
 from cronflow.ports.alerts import AlertConditions, AlertStore, Outbox
 from cronflow.ports.backfills import BackfillStore
 from cronflow.ports.breakers import BreakerStore
+from cronflow.ports.calendars import CalendarStore
 from cronflow.ports.catch_up import CatchUpStore
 from cronflow.ports.chains import ChainStore
 from cronflow.ports.clock import ServerClock
@@ -74,6 +75,7 @@ class Backends:
     outbox: Outbox
     alert_conditions: AlertConditions
     limits: LimitStore
+    calendars: CalendarStore
     limiter: RateLimiter
     tickets: TicketStore
     feed: Feed

@@ -9,6 +9,7 @@ from cronflow.documents import JobForm, job_document
 from cronflow.domain.chain import after_words
 from cronflow.domain.job import Job, JobRecord, Pause, PendingRun
 from cronflow.domain.job_breaker import BreakerState
+from cronflow.domain.planning import next_run
 from cronflow.domain.run import Run, RunState
 from cronflow.domain.schedule.comparison import MOST_COUNTED
 from cronflow.domain.schedule.preview import PreviewRow, zone_name
@@ -89,7 +90,7 @@ class JobSchema(Schema, JobForm):
     open_breaker: JobBreakerSchema | None
     """Its circuit breaker, if it is open."""
     next_fire: str | None
-    """When it is due next."""
+    """When it is due next: the next instant that no calendar or window excludes."""
     takes_args: bool
     """Whether its runs accept arguments of their own."""
     due_at: str | None
@@ -161,7 +162,7 @@ class AppliedSchema(Schema):
     state: JobState
     """State after the change."""
     next_fire: str | None
-    """When it is due next after the change."""
+    """When it is due next after the change, without excluded instants."""
     changes: NotRequired[list[DifferenceSchema]]
     """Changed fields; only in a plan, for a job that would change."""
     warnings: NotRequired[list[str]]
@@ -180,7 +181,7 @@ class RecentSchema(Schema):
     state: JobState
     """Its current state."""
     next_fire: str | None
-    """When it is due next."""
+    """When it is due next: the next instant that no calendar or window excludes."""
     runs: list[MarkSchema]
     """Its latest runs, newest first."""
 
@@ -239,7 +240,7 @@ def job_schema(
         "paused": record.paused,
         "pause": None if record.pause is None else pause_schema(record.pause),
         "open_breaker": None if breaker is None else open_breaker_schema(breaker),
-        "next_fire": optional_iso(record.next_fire),
+        "next_fire": optional_iso(next_run(record)),
         "takes_args": record.job.takes_args,
         "due_at": optional_iso(record.due_at),
         "pending_run": None if record.pending_run is None else _pending_run(record.pending_run),
@@ -308,7 +309,7 @@ def comparison_schema(comparison: Comparison) -> AppliedSchema:
         "name": comparison.record.name,
         "result": comparison.result,
         "state": job_state(comparison.record),
-        "next_fire": optional_iso(comparison.record.next_fire),
+        "next_fire": optional_iso(next_run(comparison.record)),
     }
     if comparison.differences:
         schema["changes"] = [
@@ -339,7 +340,7 @@ def recent_schema(record: JobRecord, runs: Sequence[Run]) -> RecentSchema:
     return {
         "job": record.name,
         "state": job_state(record),
-        "next_fire": optional_iso(record.next_fire),
+        "next_fire": optional_iso(next_run(record)),
         "runs": [mark_schema(run) for run in runs],
     }
 

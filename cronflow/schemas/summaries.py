@@ -7,6 +7,7 @@ from __future__ import annotations
 from cronflow.documents.schedules import ScheduleForm
 from cronflow.domain.job import JobRecord
 from cronflow.domain.job_breaker import BreakerState
+from cronflow.domain.planning import next_run
 from cronflow.domain.run import Attempt, Outcome, Run, RunState
 from cronflow.schemas import Schema, iso, optional_iso, optional_milliseconds
 from cronflow.schemas.jobs import (
@@ -93,7 +94,7 @@ class JobSummarySchema(Schema):
     words: str | None
     """The schedule in words, without the time zone, or what it follows; null: it runs only on request."""
     next_fire: str | None
-    """When it is due next."""
+    """When it is due next: the next instant that no calendar or window excludes."""
     pause: PauseSchema | None
     """The pause; null: not paused, or paused by CronFlow 0.9."""
     open_breaker: JobBreakerSchema | None
@@ -146,7 +147,7 @@ def job_summary_schema(
         "labels": form["labels"],
         "state": job_state(record),
         "words": job_words(record.job),
-        "next_fire": optional_iso(record.next_fire),
+        "next_fire": optional_iso(next_run(record)),
         "pause": None if record.pause is None else pause_schema(record.pause),
         "open_breaker": None if breaker is None else open_breaker_schema(breaker),
         "takes_args": record.job.takes_args,

@@ -7,6 +7,7 @@ from cronflow.usecases.accounts import ApiKeys, SecretValues, UserAccounts
 from cronflow.usecases.alerts import AlertRules
 from cronflow.usecases.audit import Auditor
 from cronflow.usecases.backfills import BackfillUseCases
+from cronflow.usecases.calendars import CalendarUseCases
 from cronflow.usecases.catch_up import CatchUpUseCases
 from cronflow.usecases.cluster import ClusterUseCases
 from cronflow.usecases.explain import Explainer
@@ -49,5 +50,6 @@ class UseCases:
         self.users = UserAccounts(backends.users, clock, self.audit, self.passwords, reserved=admin)
         self.keys = ApiKeys(backends.keys, clock, self.audit)
         self.secrets = SecretValues(backends.secrets, clock, self.audit, vault)
+        self.calendars = CalendarUseCases(backends, clock, self.audit)
         self.limits = LimitUseCases(backends, clock, self.audit)
         self.alerts = AlertRules(backends, clock, self.audit, webhook_sender, namespace)

@@ -29,7 +29,9 @@ from cronflow.domain.events import FiresSkipped
 from cronflow.domain.job import Job, JobRecord, Pause, PendingRun, PlanIntent
 from cronflow.domain.planning import covers_until, fires_text, first_fire, kind_of, run_of_pending
 from cronflow.domain.run import SCHEDULED, Covers, Kind, Run, RunState
+from cronflow.domain.schedule.exclusions import exclusion
 from cronflow.domain.schedule.fires import last_before, next_after
+from cronflow.domain.schedule.pins import pins_of, same_fires
 from cronflow.domain.schedule.zones import SECOND
 from cronflow.domain.transitions import Change
 from cronflow.domain.version import version_of
@@ -104,7 +106,7 @@ class Editor:
                 _expect(name, record, expected)
                 if record is None:
                     new.append(replace(_new(job, by, now), followed=name in followed))
-                elif record.deleted_at is None and record.job == job:
+                elif record.deleted_at is None and is_same(record.job, job):
                     done[name] = Edited("unchanged", record, record)
                 else:
                     edits.append(_planned(record, _redefined(record, job, now), "edited", by, now))
@@ -119,6 +121,30 @@ class Editor:
         more = f" and {len(left) - 1} more keep" if len(left) > 1 else " keeps"
         raise Conflict(f"job {min(left)!r}{more} changing concurrently; try again")
 
+    async def amend_all(
+        self, names: Collection[str], make: Callable[[Job], Job], done: dict[str, Edited], *, by: str = ""
+    ) -> None:
+        """`amend` for several jobs, in a few writes for all of them. Those that do not exist are left out. Each job is
+        in `done` as soon as it is written, also when this raises.
+        """
+        left = set(names)
+        for _ in range(TRIES):
+            found = [record for record in await self._jobs.get(left) if record.deleted_at is None]
+            now = self._clock.now()
+            edits: list[_Planned] = []
+            for record in found:
+                job = make(record.job)
+                if is_same(record.job, job):
+                    done[record.name] = Edited("unchanged", record, record)
+                else:
+                    edits.append(_planned(record, _redefined(record, job, now), "edited", by, now))
+            if edits:
+                await self._write(edits, now, "edited", keep_waiting=True, done=done)
+            left = {record.name for record in found if record.name not in done}
+            if not left:
+                return
+        raise Conflict(f"job {min(left)!r} keeps changing concurrently; try again")
+
     async def amend(
         self, name: str, make: Callable[[Job], Job], *, by: str = "", expected: int | None = None
     ) -> JobRecord:
@@ -131,7 +157,7 @@ class Editor:
                 raise NotFound("job", name)
             _expect(name, record, expected)
             job = make(record.job)
-            return record if job == record.job else _redefined(record, job, now)
+            return record if is_same(record.job, job) else _redefined(record, job, now)
 
         return await self._edit(name, change, "edited", by, keep_waiting=True)
 
@@ -340,7 +366,7 @@ def _since(record: JobRecord, changed: JobRecord, now: datetime) -> datetime | N
     planned already and is yet to start.
     """
     planned, schedule = record.pending_run, changed.job.schedule
-    if planned is None or planned.fire <= now or schedule is None or schedule != record.job.schedule:
+    if planned is None or planned.fire <= now or schedule is None or not same_fires(schedule, record.job.schedule):
         return changed.next_fire
     return None if changed.deleted_at is not None else next_after(schedule, now)
 
@@ -360,15 +386,20 @@ def _obsolete(edit: _Planned, run: Run, early: Sequence[Run], now: datetime) -> 
     changed = edit.changed
     if (held := version_of(changed).held) is not None:
         return held
-    if changed.job.schedule == edit.record.job.schedule:
+    schedule = changed.job.schedule
+    if same_fires(schedule, edit.record.job.schedule):
         # After an earlier edit, the run may stand for an instant that is past by now.
-        return None
+        excluded = exclusion(schedule, run.fire_at)
+        return None if excluded is None else excluded.reason
     # The cursor has passed the run's instant. So the run stands for what the new schedule has up to there.
     before = max(
         (other.fire_at for other in early if other.job == run.job and other.fire_at < run.fire_at), default=None
     )
     first = first_fire(changed.job, now, before)
-    return None if first is not None and first <= run.fire_at else "edited"
+    if first is None or first > run.fire_at:
+        return "edited"
+    excluded = exclusion(schedule, first)
+    return None if excluded is None else excluded.reason
 
 
 def _edited(edit: _Planned) -> Edited:
@@ -382,13 +413,19 @@ def _new(job: Job, by: str, now: datetime) -> JobRecord:
 
 
 def _redefined(record: JobRecord, job: Job, now: datetime) -> JobRecord:
-    if record.deleted_at is None and record.job.schedule == job.schedule and record.job.enabled == job.enabled:
+    same = same_fires(record.job.schedule, job.schedule) and record.job.enabled == job.enabled
+    if record.deleted_at is None and same:
         return replace(record, job=job)
     fire = first_fire(job, now, consumed(record, now))
     # A paused job stays paused when it is redefined; a deleted job starts unpaused.
     paused = record.paused and record.deleted_at is None
     pause = record.pause if paused else None
     return replace(record, job=job, deleted_at=None, paused=paused, pause=pause, next_fire=fire, due_at=fire)
+
+
+def is_same(job: Job, other: Job) -> bool:
+    """Whether nothing would change, the revisions of calendars included."""
+    return job == other and pins_of(job.schedule) == pins_of(other.schedule)
 
 
 def _expect(name: str, record: JobRecord | None, expected: int | None) -> None:

@@ -38,11 +38,13 @@ from cronflow.domain.resources import NOTHING, ResourceAmount
 from cronflow.domain.run import Covers, Kind, Run, RunState
 from cronflow.domain.schedule.comparison import FireChanges
 from cronflow.domain.schedule.kinds import Once, Schedule
+from cronflow.domain.schedule.pins import book_of, name_of_pin, pins_of, same_fires
 from cronflow.domain.schedule.preview import Preview, PreviewRow, just_before, preview, rows_after
 from cronflow.domain.upstream_values import upstream_problems
 from cronflow.ports import Backends, Bus, Clock, Signal
 from cronflow.usecases.audit import Auditor, Changed
-from cronflow.usecases.edit import Edited, Editor, Result, consumed, left_behind
+from cronflow.usecases.calendar_binding import bind_jobs, bind_schedule, bound_job
+from cronflow.usecases.edit import Edited, Editor, Result, consumed, is_same, left_behind
 from cronflow.usecases.job_breakers import JobBreakers
 from cronflow.usecases.job_graph import JobGraphUseCases
 from cronflow.usecases.limit_names import refuse_absent_limits
@@ -133,6 +135,7 @@ class JobUseCases:
         """
         _check(jobs)
         await refuse_absent_limits(self._backends.limits, _places(jobs))
+        jobs = await self._bound(jobs)
         await self._refuse_missed(jobs, implicit_misfires)
         followed = await self._graph.prepare(_places(jobs))
         done: dict[str, Edited] = {}
@@ -188,6 +191,7 @@ class JobUseCases:
         """
         _check([job])
         await refuse_absent_limits(self._backends.limits, _places([job]))
+        [job] = await self._bound([job])
         await self._refuse_missed([job], implicit_misfires)
         await self._graph.prepare(_places([job]))
         done: dict[str, Edited] = {}
@@ -215,10 +219,12 @@ class JobUseCases:
         def checked(job: Job) -> Job:
             made = make(job)
             _check([made])
-            return made
+            return bound_job(made, calendars)
 
         before = await self._editable(name)
         await refuse_absent_limits(self._backends.limits, _places([make(before.job)]))
+        [wanted] = await self._bound([make(before.job)])
+        calendars = book_of(wanted.schedule)
         await self._graph.prepare(_places([make(before.job)]))
         if implicit_misfires:
             _refuse_missed([make(before.job)], {name: before}, implicit_misfires, self._clock.now())
@@ -238,6 +244,7 @@ class JobUseCases:
         check_days(days)
         _check(jobs)
         await refuse_absent_limits(self._backends.limits, _places(jobs))
+        jobs = await self._bound(jobs)
         await self._graph.check(_places(jobs))
         now = self._clock.now()
         found = await self._backends.jobs.get([job.name for job in jobs])
@@ -259,6 +266,10 @@ class JobUseCases:
             else replace(one, warnings=[*one.warnings, *never_again(one.record, now)], runs=changed)
             for one, changed in zip(comparisons, runs, strict=True)
         ]
+
+    async def _bound(self, jobs: Sequence[Job]) -> list[Job]:
+        """The jobs, bound to the calendars that they name. Raises InvalidInput for those that do not exist."""
+        return list((await bind_jobs(self._backends.calendars, _places(jobs))).values())
 
     async def _with_warnings(self, comparisons: Sequence[Comparison]) -> list[Comparison]:
         """Add a warning to each job that no live node can run, and to those that follow others if an older node may
@@ -349,18 +360,20 @@ class JobUseCases:
             return record, []
         return record, rows_after(record.job.schedule, just_before(after), count, until)
 
-    def preview(
+    async def preview(
         self, schedule: Schedule, count: int, start: datetime | None = None, until: datetime | None = None
     ) -> Preview:
         """Describe a schedule and list its fires before `until` from `start` on, by default from now. Raises
         InvalidInput.
         """
+        schedule = await bind_schedule(self._backends.calendars, schedule)
         return preview(schedule, self._clock.now(), count, start, until)
 
     async def preview_change(self, name: str, schedule: Schedule, days: int = DAYS) -> FireChanges | None:
         """What would become of the runs of the coming days if the job had this schedule. Raises NotFound."""
         check_days(days)
         record, now = await self.get(name), self._clock.now()
+        schedule = await bind_schedule(self._backends.calendars, schedule)
         changed = compare(record, replace(record.job, schedule=schedule), now)
         [found] = await run_changes([(record, changed.record)], now, days)
         return found
@@ -370,6 +383,8 @@ class JobUseCases:
         Raises NotFound.
         """
         found = (await self.get(name)).job.schedule if name else schedule
+        if found is not None and not name:
+            found = await bind_schedule(self._backends.calendars, found)
         return await schedule_load_report(self._backends.jobs, self._clock.now(), name, found)
 
     async def days(self, name: str) -> tuple[Mapping[date, Mapping[RunState, int]], bool]:
@@ -444,16 +459,17 @@ def compare(stored: JobRecord | None, job: Job, now: datetime) -> Comparison:
     if stored is None:
         new = JobRecord(job=job, next_fire=first_fire(job, now), created_at=now, updated_at=now)
         return Comparison(new, "created")
-    if stored.job == job:
+    if is_same(stored.job, job):
         return Comparison(stored, "unchanged")
     planned, warnings = replace(stored, job=job), []
-    if (stored.job.schedule, stored.job.enabled) != (job.schedule, job.enabled):
+    if not same_fires(stored.job.schedule, job.schedule) or stored.job.enabled != job.enabled:
         # The editor restarts the cursor after the instants that are already covered.
         planned = replace(planned, next_fire=first_fire(job, now, consumed(stored, now)))
         left = left_behind(stored, planned.next_fire, now)
         if left is not None and stored.active:
             warnings.append(_skip_text(*left))
-    return Comparison(planned, "changed", _differences(stored.job, job), warnings)
+    differences = [*_differences(stored.job, job), *_pin_differences(stored.job, job)]
+    return Comparison(planned, "changed", differences, warnings)
 
 
 def _skipped(record: JobRecord, result: Result) -> list[str]:
@@ -515,6 +531,12 @@ def _missed_at(stored: JobRecord | None, job: Job, now: datetime) -> datetime | 
 def _differences(before: Job, after: Job) -> list[Difference]:
     old, new = _flat(job_document(before)), _flat(job_document(after))
     return [(path, old.get(path), new.get(path)) for path in {**old, **new} if old.get(path) != new.get(path)]
+
+
+def _pin_differences(before: Job, after: Job) -> list[Difference]:
+    """The calendars that both name, and of which they have different revisions."""
+    old, new = ({name_of_pin(pin): pin for pin in pins_of(job.schedule)} for job in (before, after))
+    return [(f"calendar {name}", old[name], pin) for name, pin in new.items() if old.get(name, pin) != pin]
 
 
 def _flat(document: object, place: str = "") -> dict[str, object]:

@@ -17,7 +17,7 @@ from tests.cli.scene import BACKFILL, FAILED, RETRYING, RUNNING, Scene
 JOB = {"name": "new", "run": {"python": "a:b"}}
 ASKED = {"first": "2026-11-10T00:00:00Z", "last": "2026-11-20T00:00:00Z", "only": "all"}
 ALERT = {"on": ["dead_letter"], "webhook": {"url": "http://hooks"}}
-NO_CHANGE = {"/jobs/plan", "/schedules/preview", "/auth/ws-ticket"}
+NO_CHANGE = {"/jobs/plan", "/calendars/{name}/plan", "/schedules/preview", "/auth/ws-ticket"}
 
 CHANGES = [
     ("POST", "/jobs", {}, JOB, "job.create"),
@@ -53,6 +53,8 @@ CHANGES = [
     ("DELETE", "/api-keys/{name}", {"name": "ci"}, None, "key.delete"),
     ("POST", "/secrets", {}, {"name": "token", "value": "a long value"}, "secret.set"),
     ("DELETE", "/secrets/{name}", {"name": "pay"}, None, "secret.delete"),
+    ("PUT", "/calendars/{name}", {"name": "freeze"}, {"days": ["2026-12-24"]}, "calendar.create"),
+    ("DELETE", "/calendars/{name}", {"name": "quiet"}, None, "calendar.delete"),
     ("PUT", "/limits/{name}", {"name": "mail"}, {"rate": "100/m"}, "limit.create"),
     ("DELETE", "/limits/{name}", {"name": "database"}, None, "limit.delete"),
     ("POST", "/alerts", {}, {"name": "new", **ALERT}, "alert.create"),

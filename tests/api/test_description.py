@@ -15,7 +15,7 @@ from tests.api.test_access import PUBLIC
 from tests.cli.scene import BACKFILL, FAILED
 from tools.docs.api import reference
 
-LATER = ("calendars", "stream", "metrics")
+LATER = ("stream", "metrics")
 
 
 def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:

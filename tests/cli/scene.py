@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from datetime import time as clock_time
 from typing import Any
 
 from cronflow.config import Settings
@@ -21,8 +22,10 @@ from cronflow.domain.job import Breaker, CommandTarget, HttpTarget, Job, Pending
 from cronflow.domain.job_breaker import BreakerState
 from cronflow.domain.permits import NamedLimit, PermitRequest
 from cronflow.domain.run import Attempt, Covers, Kind, Outcome, Run, RunState, run_id
+from cronflow.domain.schedule.calendar import Calendar, DaySpan, YearlyDay
 from cronflow.domain.schedule.fires import next_after
 from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule
+from cronflow.domain.schedule.windows import Period, WeeklyHours
 from cronflow.domain.split import Split, SplitBy
 from cronflow.ports import LogLine
 from cronflow.testing.clock import FakeClock
@@ -214,6 +217,16 @@ class Receiver:
         return self.answer
 
 
+HOLIDAYS = Calendar(
+    name="de-holidays",
+    description="Of Germany",
+    tz="Europe/Berlin",
+    days=(YearlyDay(12, 25, "Christmas Day"), DaySpan(date(2026, 12, 31), date(2027, 1, 1), "Turn of the year")),
+    windows=(Period(datetime(2026, 12, 24, 14), datetime(2026, 12, 24, 23), "Christmas Eve"),),  # noqa: DTZ001
+)
+NIGHT = WeeklyHours((1, 2, 3, 4, 5), clock_time(22), clock_time(6), "night")
+
+
 class Scene:
     """The service and its backends in memory."""
 
@@ -253,6 +266,11 @@ class Scene:
         await self._nodes()
         await self._alerts()
         await self._limits()
+        await self._calendars()
+
+    async def _calendars(self) -> None:
+        for calendar in (HOLIDAYS, Calendar(name="quiet", windows=(NIGHT,))):
+            assert await self.backends.calendars.put(calendar, 0, "ada", NOON)
 
     async def _limits(self) -> None:
         limits = self.backends.limits

@@ -26,6 +26,7 @@ from cronflow.cli.commands.access import secrets as secrets_commands
 from cronflow.cli.commands.alerts import alerts
 from cronflow.cli.commands.audit import audit
 from cronflow.cli.commands.backfills import backfills
+from cronflow.cli.commands.calendars import calendars
 from cronflow.cli.commands.cluster import cluster, nodes
 from cronflow.cli.commands.jobs import jobs
 from cronflow.cli.commands.limits import limits
@@ -73,6 +74,13 @@ LIMITS = """
 limits:
   database: 2
   mail: {rate: 100/m, burst: 5, description: The quota}
+"""
+
+
+CALENDARS = """
+calendars:
+  de-holidays: [{day: 12-25, name: Christmas Day}, 2026-12-24]
+  freeze: {days: [{first: 2026-12-21, last: 2027-01-03}], description: No changes}
 """
 
 
@@ -179,12 +187,17 @@ COMMANDS = [
     Given("limits show database"),
     Given("limits apply -f limits.yaml"),
     Given("limits delete database"),
+    Given("calendars list"),
+    Given("calendars show de-holidays"),
+    Given("calendars apply -f calendars.yaml --dry-run"),
+    Given("calendars apply -f calendars.yaml --days 30"),
+    Given("calendars delete quiet"),
     Given("audit list --who ada --action job.pause -n 5"),
 ]
 FOLLOWED = {"runs watch", "cluster watch"}
 """They get what they show in another way; `test_follow.py` has them."""
-OWN_FORMATS = {"jobs graph"}
-"""Printed as text, dot or mermaid; `test_chains.py` has it."""
+OWN_FORMATS = {"jobs graph", "calendars import"}
+"""Printed as text, dot or mermaid, and as a file; `test_chains.py` and `test_calendars.py` have them."""
 REFUSED = [
     (3, Given("jobs show nightly-reprot"), "did you mean nightly-report?"),
     (3, Given("jobs pause sync-tokens no-such-job"), "there is no job 'no-such-job'"),
@@ -201,6 +214,8 @@ REFUSED = [
     (3, Given("secrets delete nothing"), "there is no secret"),
     (3, Given("alerts show nothing"), "there is no alert"),
     (3, Given("limits show nothing"), "there is no limit"),
+    (3, Given("calendars show nothing"), "there is no calendar"),
+    (3, Given("calendars delete nothing"), "there is no calendar"),
     (2, Given("jobs pause _sys:sweep"), "is a system job"),
     (2, Given("jobs pause nothing-*"), "no job matches 'nothing-*'"),
     (2, Given("jobs pause"), "no jobs selected"),
@@ -360,7 +375,7 @@ def blotted(text: str) -> str:
 
 
 def _changes(method: str, path: str) -> bool:
-    return method != "GET" and "/auth/" not in path and not path.endswith("/jobs/plan")
+    return method != "GET" and "/auth/" not in path and not path.endswith("/plan")
 
 
 @pytest.fixture
@@ -368,6 +383,7 @@ def both(cli: Cli, server: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     (tmp_path / "jobs.yaml").write_text(FILE)
     (tmp_path / "alerts.yaml").write_text(ALERTS)
     (tmp_path / "limits.yaml").write_text(LIMITS)
+    (tmp_path / "calendars.yaml").write_text(CALENDARS)
     (tmp_path / "wrong.yaml").write_text(FILE.replace("timeout:", "time_out:"))
     monkeypatch.setattr(connect, "author", lambda: "admin")
     # The id of a run contains the key of the request, which is shorter without HTTP.
@@ -409,6 +425,7 @@ def test_every_management_command_is_covered() -> None:
         "secrets": secrets_commands,
         "alerts": alerts,
         "limits": limits,
+        "calendars": calendars,
         "audit": audit,
     }
     there = {

@@ -31,6 +31,7 @@ from cronflow.domain.events import Event, NodeJoined
 from cronflow.domain.job import Delivery, Job, JobRecord, PendingRun, Retry
 from cronflow.domain.permits import NamedLimit
 from cronflow.domain.run import Run
+from cronflow.domain.schedule.calendar import Calendar
 from cronflow.domain.transitions import Change, ClaimedRun
 from cronflow.ports import Assignment, Backends, ServerClock
 from cronflow.testing.embedded import MongoServer
@@ -51,6 +52,7 @@ EXAMPLES: dict[object, object] = {
     object: "x",
     datetime: T0,
     timedelta: timedelta(seconds=1),
+    Calendar: Calendar(name="x"),
     Job: a_job(),
     JobRecord: a_record(),
     Run: a_run(),

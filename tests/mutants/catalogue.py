@@ -90,6 +90,17 @@ MONGO: tuple[Mutant, ...] = (
         (', "next_fire": {"$lte": fire}}', "}"),
     ),
     *_of(
+        "backends/mongo/calendars.py",
+        # put and delete
+        ("if rev != (number if exists else 0):", "if False:"),
+        ("return number + 1 if won else None", "return number + 1"),
+        # An upsert with another revision would meet the same `_id`.
+        ('{"_id": name, "rev": number}, {"$set"', '{"_id": name}, {"$set"'),
+        # users and outdated
+        ('{"_id": {"$gt": after}, "calendars": {"$elemMatch": _pins_of(name)}', '{"calendars": {"$exists": True}'),
+        (" | {\"$ne\": f\"{one['_id']}@{one['rev']}\"}", ""),
+    ),
+    *_of(
         "backends/mongo/limits.py",
         # acquire: which of them have a permit. A count that is too low only costs a read.
         (" == len(requests):", " >= 0:"),

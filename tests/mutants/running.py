@@ -54,6 +54,7 @@ NEAREST |= {
     "catch_up": "catch_up",
     "chains": "chains",
     "breakers": "breakers",
+    "calendars": "calendars",
 }
 NEAREST |= {"check_rights": "rights"}
 NEAREST |= dict.fromkeys(("access", "rate_attempt", "rate_take", "rate_take_back"), "access")

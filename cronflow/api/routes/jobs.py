@@ -502,7 +502,7 @@ async def preview_schedule(
     if asked.job is not None:
         schedule = for_job(schedule, asked.job)
     zones = _zones(asked.zones)
-    found = preview_schema(service.jobs.preview(schedule, asked.count, asked.start, asked.until), zones)
+    found = preview_schema(await service.jobs.preview(schedule, asked.count, asked.start, asked.until), zones)
     if asked.job is not None:
         if by.jobs and not by.may_read(asked.job):
             raise NotFound("job", asked.job)

@@ -10,7 +10,7 @@ from typing import Any
 
 from pymongo.errors import OperationFailure
 
-from cronflow.backends import codec
+from cronflow.backends.mongo.bound_jobs import records
 from cronflow.backends.mongo.database import UNAUTHORIZED, MongoDatabase
 from cronflow.backends.mongo.indexes import INDEXES, UNUSED
 from cronflow.domain.run import ENDED, OPEN, RunState
@@ -126,7 +126,8 @@ class MongoArchive:
             match["deleted_at"] = {"$type": "date", "$lt": deleted_before}
         async with self._database.translated():
             found = await self._jobs.find(match).sort("_id", 1).limit(limit).to_list(None)
-        return [JobRow(codec.record(document), bool(document.get("active"))) for document in found]
+        read = await records(self._database, found)
+        return [JobRow(record, bool(document.get("active"))) for record, document in zip(read, found, strict=True)]
 
     async def due_before(
         self, before: datetime, *, after: tuple[datetime, str] | None = None, limit: int = 1000

@@ -14,6 +14,7 @@ from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError
 
 from cronflow.backends import codec
+from cronflow.backends.mongo.bound_jobs import records
 from cronflow.backends.mongo.database import MongoDatabase, NamedCollection
 from cronflow.domain.alerts import KEPT, AlertRecord, Failing, Notification
 from cronflow.domain.job import JobRecord
@@ -253,4 +254,4 @@ class MongoAlertConditions:
         match = {"active": True, "due_at": {"$lte": due}, "next_fire": {"$lte": fire}}
         async with self._database.translated():
             found = await self._jobs.find(match).sort("due_at", 1).limit(limit).to_list(None)
-        return [codec.record(document) for document in found]
+        return await records(self._database, found)

@@ -8,7 +8,7 @@ from typing import Any
 
 from pymongo.errors import DuplicateKeyError
 
-from cronflow.backends import codec
+from cronflow.backends.mongo.bound_jobs import records
 from cronflow.backends.mongo.database import MongoDatabase, Update
 from cronflow.domain.backfill import parse_rate
 from cronflow.domain.catch_up import HELD, CatchUpPlan, CatchUpState, HeldJob, HeldSummary
@@ -79,7 +79,7 @@ class MongoCatchUpStore:
         async with self._database.translated():
             cursor = self._jobs.find(ALL_HELD | _names(among, but), batch_size=limit + 1)
             found = await cursor.sort([("priority", -1), ("next_fire", 1)]).limit(limit).hint(INDEX).to_list(None)
-        return [codec.record(document) for document in found]
+        return await records(self._database, found)
 
     async def summary(self, top: int, *, among: Collection[str] = ()) -> HeldSummary:
         async with self._database.translated():

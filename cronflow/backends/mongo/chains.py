@@ -9,6 +9,7 @@ from typing import Any
 from pymongo.errors import DuplicateKeyError
 
 from cronflow.backends import codec
+from cronflow.backends.mongo.bound_jobs import records
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.domain.chain import RunEnd
 from cronflow.domain.following import JoinRecord
@@ -34,7 +35,7 @@ class MongoChainStore:
         match = {"follows": {"$in": list(jobs)}, "deleted_at": None}
         async with self._database.translated():
             found = await self._jobs.find(match).hint("follows").to_list(None)
-        return [codec.record(document) for document in found]
+        return await records(self._database, found)
 
     async def following(self) -> list[Job]:
         match = {"follows": {"$exists": True}, "deleted_at": None}

@@ -111,6 +111,8 @@ class MongoDatabase:
         meter: Meter = UNMETERED,
     ) -> None:
         self._meter = meter
+        self.revisions: dict[str, Any] = {}
+        """What was read once and never changes, for those that read it; see `bound_jobs`."""
         self.circuit = circuit or mongo_circuit()
         try:
             # A `mongodb+srv` URL is looked up here.

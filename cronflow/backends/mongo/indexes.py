@@ -40,6 +40,12 @@ INDEXES = {
         ),
         # The chain follower: the jobs that follow others.
         IndexModel([("follows", ASCENDING)], name="follows", partialFilterExpression={"follows": {"$exists": True}}),
+        # Calendars: the jobs that pin their revisions.
+        IndexModel(
+            [("calendars", ASCENDING), ("_id", ASCENDING)],
+            name="calendars",
+            partialFilterExpression={"calendars": {"$exists": True}, "deleted_at": None},
+        ),
         # The leader: the fires that a recovery holds, in their order, and their totals from the index alone.
         IndexModel(
             [

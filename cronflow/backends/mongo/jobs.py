@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from cronflow.backends import codec
+from cronflow.backends.mongo.bound_jobs import records, versions
 from cronflow.backends.mongo.database import MongoDatabase, Update
 from cronflow.backends.mongo.indexes import ANY_PRIORITY
 from cronflow.domain.job import JobRecord, PlanIntent
@@ -24,25 +25,25 @@ class MongoJobStore:
         async with self._database.translated():
             # In one answer: by default the first has 101 documents.
             found = await self._jobs.find({"_id": {"$in": list(names)}}, batch_size=len(names) + 1).to_list(None)
-        return [codec.record(document) for document in found]
+        return await records(self._database, found)
 
     async def find(self, *, after: str = "", limit: int = 500) -> list[JobRecord]:
         query = {"_id": {"$gt": after}, "deleted_at": None}
         async with self._database.translated():
             found = await self._jobs.find(query, batch_size=limit + 1).sort("_id", 1).limit(limit).to_list(None)
-        return [codec.record(document) for document in found]
+        return await records(self._database, found)
 
     async def pauses(self, limit: int) -> list[JobRecord]:
         query = {"pause.until": {"$type": "date"}}
         async with self._database.translated():
             found = await self._jobs.find(query).sort("pause.until", 1).limit(limit).hint("pauses").to_list(None)
-        return [codec.record(document) for document in found]
+        return await records(self._database, found)
 
     async def due(self, until: datetime, limit: int) -> list[JobRecord]:
         query = {"active": True, "due_at": {"$lte": until}}
         async with self._database.translated():
             found = await self._jobs.find(query).sort("due_at", 1).limit(limit).to_list(None)
-        return [codec.record(document) for document in found]
+        return await records(self._database, found)
 
     async def due_in_turn(
         self, now: datetime, until: datetime, limit: int, coming: int = 1, since: datetime | None = None
@@ -52,7 +53,7 @@ class MongoJobStore:
         async with self._database.translated():
             # All in the first reply.
             found = await self._jobs.aggregate(pipeline, batchSize=2 * limit + coming).to_list(None)
-        return [codec.record(document) for document in {document["_id"]: document for document in found}.values()]
+        return await records(self._database, list({document["_id"]: document for document in found}.values()))
 
     def in_turn(
         self, now: datetime, until: datetime, limit: int, coming: int = 1, since: datetime | None = None
@@ -124,7 +125,7 @@ class MongoJobStore:
                 chosen | {"term": {"$lte": term}}, {"$inc": {"rev": 1}, "$set": {"term": term}}
             )
             found = await self._jobs.find(chosen | {"term": term}).to_list(None)
-        return [codec.record(document) for document in found]
+        return await records(self._database, found)
 
     async def create(self, record: JobRecord) -> bool:
         return bool(await self.create_all([record]))
@@ -184,4 +185,4 @@ class MongoVersionStore:
         query = {"_id": {"$gt": f"{job}#", "$lt": f"{job}$"}}
         async with self._database.translated():
             found = await self._versions.find(query).sort("_id", -1).limit(limit).to_list(None)
-        return [codec.version(document) for document in reversed(found)]
+        return await versions(self._database, found[::-1])

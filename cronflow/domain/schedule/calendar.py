@@ -8,18 +8,28 @@ zone of the schedule that asks when it has none.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from calendar import isleap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time, timedelta
-from zoneinfo import ZoneInfo
+from datetime import date, datetime, time, timedelta
 
 from cronflow.domain.errors import InvalidInput, Problem
+from cronflow.domain.names import check_name
 from cronflow.domain.schedule import zones
-from cronflow.domain.schedule.zones import SECOND
+from cronflow.domain.schedule.windows import CalendarSpan, WindowSet, check_label, reach
+from cronflow.domain.schedule.windows import Period as Period  # the windows of a calendar
+from cronflow.domain.schedule.windows import WeeklyHours as WeeklyHours
+from cronflow.domain.schedule.windows import Window as Window
 
 MOST_ENTRIES = 5000
 MOST_DAYS = 20_000
 """Of a calendar, each day of a range counted. More than fifty years of days."""
+MOST_DAYS_AT_ONCE = 400
+"""Consecutive days that are one answer."""
+MOST_YEARS = 9
+"""29 February may be eight years away."""
+LONGEST_DESCRIPTION = 1000
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 _DAY = timedelta(days=1)
@@ -35,8 +45,9 @@ class DaySpan:
     name: str = ""
 
     def __post_init__(self) -> None:
+        check_label(self.name)
         if self.last < self.first:
-            raise InvalidInput(Problem("", f"the days end on {self.last}, before they begin", "swap from and to"))
+            raise InvalidInput(Problem("", f"the days end on {self.last}, before they begin", "swap first and last"))
         if (self.last - self.first).days >= MOST_DAYS:
             what = f"the days from {self.first} to {self.last} are more than {MOST_DAYS:,}"
             raise InvalidInput(Problem("", what, "shorten the range"))
@@ -51,55 +62,12 @@ class YearlyDay:
     name: str = ""
 
     def __post_init__(self) -> None:
+        check_label(self.name)
         try:
             date(_LEAP_YEAR, self.month, self.day)
         except ValueError:
             what = f"there is no day {self.day} in month {self.month}"
             raise InvalidInput(Problem("", what, "write MM-DD, such as 12-25")) from None
-
-
-@dataclass(frozen=True, slots=True)
-class Period:
-    """From one time to another, the end not included. Times without an offset are local."""
-
-    start: datetime
-    end: datetime
-    name: str = ""
-
-    def __post_init__(self) -> None:
-        if (self.start.tzinfo is None) != (self.end.tzinfo is None):
-            what = "one end of the window has an offset from UTC, and the other has none"
-            raise InvalidInput(Problem("", what, "write both with an offset, or both as local times"))
-        if self.end <= self.start:
-            raise InvalidInput(Problem("", "the window does not end after its start", "the end must be later"))
-
-
-@dataclass(frozen=True, slots=True)
-class WeeklyHours:
-    """The same hours on certain weekdays (1 for Monday to 7), `end` not included. They pass midnight when `end` is not
-    after `start`, and then belong to the day on which they begin; equal times are a whole day.
-    """
-
-    weekdays: tuple[int, ...]
-    start: time
-    end: time
-    name: str = ""
-
-    def __post_init__(self) -> None:
-        if not self.weekdays or any(not 1 <= day <= 7 for day in self.weekdays):
-            raise InvalidInput(Problem("", "the window has no weekdays", "write days such as mon-fri"))
-        object.__setattr__(self, "weekdays", tuple(sorted(set(self.weekdays))))
-
-
-Window = Period | WeeklyHours
-
-
-@dataclass(frozen=True, slots=True)
-class CalendarSpan:
-    """A day or window that contains an instant: what it is called, and the instant at which it ends."""
-
-    name: str
-    end: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,9 +86,15 @@ class Calendar:
     rev: int = field(default=0, compare=False)
     _by_date: Mapping[date, str] = field(init=False, repr=False, compare=False)
     _by_year: Mapping[tuple[int, int], str] = field(init=False, repr=False, compare=False)
+    _dates: Sequence[date] = field(init=False, repr=False, compare=False)
+    _windows: WindowSet = field(init=False, repr=False, compare=False)
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        check_name(self.name, "calendar")
+        if len(self.description) > LONGEST_DESCRIPTION:
+            what = f"the description has {len(self.description):,} characters; at most {LONGEST_DESCRIPTION:,}"
+            raise InvalidInput(Problem("", what, "shorten it"))
         if self.tz is not None:
             zones.find_zone(self.tz)
         if len(self.days) + len(self.windows) > MOST_ENTRIES:
@@ -135,8 +109,14 @@ class Calendar:
             if len(by_date) > MOST_DAYS:
                 what = f"the calendar has more than {MOST_DAYS:,} days"
                 raise InvalidInput(Problem("", what, "leave out past years"))
-        yearly = {(one.month, one.day): one.name for one in self.days if isinstance(one, YearlyDay)}
+        yearly: dict[tuple[int, int], str] = {}
+        for day in (one for one in self.days if isinstance(one, YearlyDay)):
+            yearly.setdefault((day.month, day.day), day.name)
+        object.__setattr__(self, "days", tuple(self.days))
+        object.__setattr__(self, "windows", tuple(self.windows))
+        object.__setattr__(self, "_windows", WindowSet(self.windows))
         object.__setattr__(self, "_by_date", by_date)
+        object.__setattr__(self, "_dates", sorted(by_date))
         object.__setattr__(self, "_by_year", yearly)
         object.__setattr__(self, "_hash", hash((self.name, self.tz, self.days, self.windows)))
 
@@ -153,69 +133,51 @@ class Calendar:
         zone = zones.find_zone(self.tz or tz)
         local = zones.reading(zone, instant)
         name = self.name_of_day(local.date())
-        if name is not None:
-            midnight = zones.instant_of(zone, datetime.combine(local.date() + _DAY, time()))
-            return CalendarSpan(name, _until(zone, instant, midnight))
-        return span_of(self.windows, instant, self.tz or tz)
+        if name is None:
+            return self._windows.span_at(instant, self.tz or tz)
+        following = local.date() + _DAY
+        for _ in range(MOST_DAYS_AT_ONCE):
+            if self.name_of_day(following) is None:
+                break
+            following += _DAY
+        return CalendarSpan(name, reach(zone, instant, local, datetime.combine(following, time())))
 
-    def next_begin(self, instant: datetime, tz: str) -> datetime:
-        """An instant later than this one, and not later than the next begin of a day or window of the calendar."""
+    def next_begin(self, instant: datetime, tz: str) -> datetime | None:
+        """An instant later than this one and not later than the begin of the next day or window; None when none
+        follows. None may contain the instant.
+        """
         zone = zones.find_zone(self.tz or tz)
-        midnight = zones.instant_of(zone, datetime.combine(zones.reading(zone, instant).date() + _DAY, time()))
-        return begin_after(self.windows, instant, self.tz or tz, _until(zone, instant, midnight))
+        begin = self._windows.next_begin(instant, self.tz or tz)
+        day = self.next_day(zones.reading(zone, instant).date())
+        if day is not None:
+            midnight = zones.instant_of(zone, datetime.combine(day, time()))
+            begin = midnight if begin is None else min(begin, midnight)
+        # Clocks that are set back around midnight show the end of a day again.
+        change = zones.first_change(zone, instant, instant + _DAY)
+        return begin if change is None else min(begin or change.at, change.at)
 
+    def next_day(self, after: date) -> date | None:
+        """The first day of the calendar after this one; None when none follows within nine years."""
+        place = bisect_right(self._dates, after)
+        found = self._dates[place] if place < len(self._dates) else None
+        for month, day in self._by_year:
+            for year in range(after.year, after.year + MOST_YEARS):
+                if (month, day) == (2, 29) and not isleap(year):
+                    continue
+                if date(year, month, day) > after:
+                    found = min(found or date.max, date(year, month, day))
+                    break
+        return found
 
-def span_of(windows: Sequence[Window], instant: datetime, tz: str) -> CalendarSpan | None:
-    """The window that contains the instant, and the end of that window; None when none does."""
-    zone = zones.find_zone(tz)
-    local = zones.reading(zone, instant)
-    for window in windows:
-        if isinstance(window, Period):
-            start, end = _instant(window.start, tz), _instant(window.end, tz)
-            if start <= instant < end:
-                return CalendarSpan(window.name, end)
-            continue
-        for day in (local.date(), local.date() - _DAY):
-            if day.isoweekday() not in window.weekdays:
-                continue
-            begin, finish = _hours(window, day)
-            if begin <= local < finish:
-                return CalendarSpan(window.name, _until(zone, instant, zones.instant_of(zone, finish)))
-    return None
+    def named_days(self, first: date, most: int, until: date) -> list[tuple[date, str]]:
+        """The next days of the calendar from `first` to `until`, with their names; at most so many."""
+        found: list[tuple[date, str]] = []
+        day: date | None = first - _DAY
+        while day is not None and len(found) < most and (day := self.next_day(day)) is not None and day <= until:
+            found.append((day, self.name_of_day(day) or ""))
+        return found
 
-
-def begin_after(windows: Sequence[Window], instant: datetime, tz: str, latest: datetime) -> datetime:
-    """The first begin of a window after the instant, or `latest` if that is earlier, or a clock change before both.
-
-    `latest` is after the instant and within two days.
-    """
-    zone = zones.find_zone(tz)
-    found = [_until(zone, instant, latest)]
-    for window in windows:
-        if isinstance(window, Period):
-            found.append(_instant(window.start, tz))
-            continue
-        today = zones.reading(zone, instant).date()
-        begins = [datetime.combine(today + n * _DAY, window.start) for n in range(3)]
-        # Hours that the clocks show twice begin twice.
-        found += [local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for local in begins for fold in (0, 1)]
-    return min(begin for begin in found if begin > instant)
-
-
-def _until(zone: ZoneInfo, instant: datetime, end: datetime) -> datetime:
-    """`end`, or the first clock change after the instant: beyond it, other local times may follow than the next ones.
-
-    An end that is not after the instant, because clocks went back, becomes the next second.
-    """
-    end = max(end, instant + SECOND)
-    change = zones.first_change(zone, instant, end)
-    return end if change is None else change.at
-
-
-def _hours(window: WeeklyHours, day: date) -> tuple[datetime, datetime]:
-    begin = datetime.combine(day, window.start)
-    return begin, datetime.combine(day if window.end > window.start else day + _DAY, window.end)
-
-
-def _instant(at: datetime, tz: str) -> datetime:
-    return zones.instant_of(zones.find_zone(tz), at) if at.tzinfo is None else at.astimezone(UTC)
+    @property
+    def window_set(self) -> WindowSet:
+        """Its windows, to search in."""
+        return self._windows

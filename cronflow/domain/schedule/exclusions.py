@@ -8,19 +8,19 @@ outcome.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, time, timedelta
+from datetime import datetime, timedelta
 
-from cronflow.domain.schedule import zones
-from cronflow.domain.schedule.calendar import Calendar, Period, Window, begin_after, span_of
+from cronflow.domain.schedule.calendar import Calendar
 from cronflow.domain.schedule.fires import next_after
-from cronflow.domain.schedule.kinds import Once, Repeating, Schedule, find_calendar
-from cronflow.domain.schedule.zones import SECOND
+from cronflow.domain.schedule.kinds import Every, Once, Repeating, Schedule, find_calendar
+from cronflow.domain.schedule.windows import Period, Window, WindowSet, window_set
+from cronflow.domain.schedule.zones import LATEST, SECOND
 
 MOST_STEPS = 1000
 """Excluded stretches that a search passes over: a schedule whose calendars exclude nearly everything has no next fire
 within so many days.
 """
-_DAY = timedelta(days=1)
+_NO_TIME = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def exclusion(schedule: Schedule | None, fire: datetime) -> Exclusion | None:
             found = find_calendar(schedule, entry).span_at(fire, schedule.tz)
             source = f"blackout {entry}"
         else:
-            found, source = span_of((entry,), fire, schedule.tz), "blackout"
+            found, source = window_set((entry,)).span_at(fire, schedule.tz), "blackout"
         if found:
             name = found.name or ("" if isinstance(entry, str) else _window_text(entry))
             return Exclusion(_reason(source, name), found.end)
@@ -61,24 +61,51 @@ def next_allowed(schedule: Schedule, after: datetime) -> datetime | None:
         excluded = exclusion(schedule, fire)
         if excluded is None:
             return fire
-        after = max(fire, excluded.until - SECOND)
+        after = _last_excluded(schedule, fire, excluded.until)
     return None
+
+
+def allowed_from(schedule: Schedule | None, fire: datetime | None) -> datetime | None:
+    """This fire, or the next one that is not excluded: when a job whose cursor is here runs next."""
+    if schedule is None or fire is None or exclusion(schedule, fire) is None:
+        return fire
+    return next_allowed(schedule, fire)
+
+
+def allowed_until(schedule: Schedule | None, instant: datetime) -> datetime:
+    """An instant later than this one, which is not excluded, up to which none is, not included."""
+    if schedule is None or isinstance(schedule, Once) or not schedule.has_exclusions:
+        return LATEST
+    excluding = [_source(schedule, entry) for entry in (*schedule.calendars, *schedule.blackout)]
+    ends = [begin for one in excluding if (begin := one.next_begin(instant, schedule.tz)) is not None]
+    allowing = [_source(schedule, entry).span_at(instant, schedule.tz) for entry in schedule.only_in]
+    if allowing:
+        ends.append(max(span.end for span in allowing if span is not None))
+    return min(ends, default=LATEST)
+
+
+def _source(schedule: Repeating, entry: str | Window) -> WindowSet | Calendar:
+    return find_calendar(schedule, entry) if isinstance(entry, str) else window_set((entry,))
+
+
+def _last_excluded(schedule: Schedule, fire: datetime, until: datetime) -> datetime:
+    """An instant from which the next fire is the first one at or after `until`, if that one is later than `fire`."""
+    if isinstance(schedule, Every) and schedule.after_completion:
+        # Each fire counts from the one before.
+        return fire + max(until - SECOND - fire, _NO_TIME) // schedule.interval * schedule.interval
+    return max(fire, until - SECOND)
 
 
 def _outside(schedule: Repeating, fire: datetime) -> Exclusion | None:
     """Nothing when one of `only_in` contains the fire; else the exclusion up to where the next one may begin."""
-    windows = [entry for entry in schedule.only_in if not isinstance(entry, str)]
-    calendars: list[Calendar] = [find_calendar(schedule, entry) for entry in schedule.only_in if isinstance(entry, str)]
-    if span_of(windows, fire, schedule.tz) or any(one.span_at(fire, schedule.tz) for one in calendars):
+    windows = window_set(tuple(entry for entry in schedule.only_in if not isinstance(entry, str)))
+    calendars = [find_calendar(schedule, entry) for entry in schedule.only_in if isinstance(entry, str)]
+    sources: list[WindowSet | Calendar] = [windows, *calendars]
+    if any(one.span_at(fire, schedule.tz) for one in sources):
         return None
-    zone = zones.find_zone(schedule.tz)
-    midnight = zones.instant_of(zone, datetime.combine(zones.reading(zone, fire).date() + _DAY, time()))
-    until = begin_after(windows, fire, schedule.tz, max(midnight, fire + SECOND))
+    begins = [begin for one in sources if (begin := one.next_begin(fire, schedule.tz)) is not None]
     names = [entry if isinstance(entry, str) else entry.name or _window_text(entry) for entry in schedule.only_in]
-    return Exclusion(
-        f"outside of {' and '.join(names)}",
-        min([until, *(one.next_begin(fire, schedule.tz) for one in calendars)]),
-    )
+    return Exclusion(f"outside of {' and '.join(names)}", min(begins, default=LATEST))
 
 
 def _reason(source: str, name: str) -> str:

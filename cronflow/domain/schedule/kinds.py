@@ -19,11 +19,12 @@ from typing import TypeVar
 from cronflow.domain.durations import Duration, format_duration, parse_duration, to_the_minute
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.schedule import zones
-from cronflow.domain.schedule.calendar import Calendar, Window
+from cronflow.domain.schedule.calendar import Calendar
 from cronflow.domain.schedule.dst import DEFAULT_DST, Dst
 from cronflow.domain.schedule.hashed import resolve_hash, uses_hash
 from cronflow.domain.schedule.local_times import MOST_BUSINESS_DAYS
 from cronflow.domain.schedule.timetable import find_timetable
+from cronflow.domain.schedule.windows import Window
 from cronflow.domain.schedule.zones import SECOND
 
 LONGEST_JITTER = timedelta(days=1)

@@ -22,6 +22,7 @@ from cronflow.testing.memory.admin import MemoryArchive, MemoryCoordinationAdmin
 from cronflow.testing.memory.alerts import MemoryAlertConditions, MemoryAlertStore, MemoryOutbox
 from cronflow.testing.memory.backfills import MemoryBackfillStore
 from cronflow.testing.memory.breakers import MemoryBreakerStore
+from cronflow.testing.memory.calendars import MemoryCalendarStore
 from cronflow.testing.memory.catch_up import MemoryCatchUpStore
 from cronflow.testing.memory.chains import MemoryChainStore
 from cronflow.testing.memory.coordination import (
@@ -105,6 +106,7 @@ def memory_backends(
         outbox=MemoryOutbox(faults, documents),
         alert_conditions=MemoryAlertConditions(faults, documents),
         limits=MemoryLimitStore(faults, documents),
+        calendars=MemoryCalendarStore(faults, documents),
         limiter=MemoryRateLimiter(faults, memory),
         tickets=MemoryTicketStore(faults, memory),
         feed=MemoryFeed(faults, memory),

@@ -24,7 +24,7 @@ from cronflow.domain.sweep import SweepReport
 from cronflow.domain.thresholds import Crossing
 from cronflow.domain.transitions import Change
 from cronflow.domain.version import Version
-from cronflow.ports import Clock, LargeResult, LateResult, LogLine, ReplicaSet
+from cronflow.ports import CalendarRecord, Clock, LargeResult, LateResult, LogLine, ReplicaSet
 from cronflow.testing.faults import Faults, FaultyPort
 
 
@@ -64,6 +64,8 @@ class Documents:
         self.notifications = Table[str, Notification]()
         self.due = Table[str, datetime]()
         self.limits = Table[str, LimitState]()
+        self.calendars = Table[str, CalendarRecord]()
+        self.calendar_revs: dict[str, int] = {}
         self.sweep_report: SweepReport | None = None
         self.line_retention: timedelta | None = None
         # Tables have no indexes; a test may claim that some are missing.
