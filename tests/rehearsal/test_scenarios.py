@@ -26,6 +26,7 @@ ONE_SLOT = (RehearsedNode("node-1", slots=1),)
 def test_every_fire_of_a_quiet_period_is_on_time() -> None:
     found = rehearsed(every(5), hourly("report"), length=24 * HOUR)
     # 288 and 24; the fire at the end of the period is not part of it.
+    assert all(run.ended_at and run.started_at and run.ended_at - run.started_at < 1.1 * SECOND for run in found.runs)
     # Each run is executed once.
     assert len(found.performance.executions) == 312
     assert (found.summary.due, found.summary.on_time) == (312, 312)
@@ -230,3 +231,11 @@ def test_scenarios_that_make_no_sense_are_refused() -> None:
             outage=RehearsedOutage(MIDNIGHT, HOUR),
             kill_leader_at=MIDNIGHT + 30 * MINUTE,
         )
+
+
+def test_runs_that_end_just_after_each_other_end_on_time() -> None:
+    durations = {"a": 60 * SECOND, "b": timedelta(seconds=60.03)}
+    found = rehearsed(hourly("a"), hourly("b"), length=3 * HOUR, durations=durations)
+    for run in found.runs:
+        assert run.ended_at is not None
+        assert run.ended_at - run.fire_at < timedelta(seconds=60.2)
