@@ -21,6 +21,8 @@ from cronflow.rehearsal.scenario import RehearsedJob, Scenario
 from cronflow.rehearsal.stage import Stage
 from cronflow.testing.virtual_time import run_on_virtual_time
 
+BEFORE_FIRES = timedelta(milliseconds=10)
+"""What the scenario plans for an instant happens before the fires of that instant."""
 WARM_UP = timedelta(seconds=10)
 """Before the period: the nodes start, and one of them is elected."""
 
@@ -64,7 +66,7 @@ async def _perform(jobs: Sequence[RehearsedJob], scenario: Scenario, changes: Se
     try:
         outage = scenario.outage
         for at in sorted(filter(None, (scenario.kill_leader_at, outage.at if outage else None))):
-            await director.run_until(at)
+            await director.run_until(at - BEFORE_FIRES)
             if outage is not None and at == outage.at:
                 await director.power_cut(outage.end)
             else:

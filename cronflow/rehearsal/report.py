@@ -125,6 +125,8 @@ def _forecast(
     started_at = own[0].began if own else run.started_at
     late = None
     if started_at is not None and run.kind in SCHEDULED:
+        # The clocks of nodes are rounded to a part of a microsecond.
+        started_at = max(started_at, run.fire_at)
         late = max(timedelta(0), started_at - run.fire_at)
     why = None
     if late is not None and late > LATE_AFTER and started_at is not None:
@@ -201,7 +203,8 @@ def _summary(
     performance: Performance, runs: Sequence[RunForecast], waiting: Mapping[str, tuple[datetime, int, str]]
 ) -> Summary:
     scheduled = [run for run in runs if run.scheduled]
-    started = [run for run in scheduled if run.started_at is not None]
+    # A run that was interrupted may be skipped in the end.
+    started = [run for run in scheduled if run.started_at is not None and run.state is not RunState.SKIPPED]
     late = [run for run in started if run.is_late]
     skipped: Counter[str] = Counter()
     open_fires = 0
