@@ -91,7 +91,7 @@ def test_applied_calendars_take_effect_and_say_what_changed(cli: Cli, used: Scen
     assert (freeze["change"]["result"], freeze["change"]["job_count"]) == ("unchanged", 0)
     fires = cli("jobs", "next", "report", "-n", "7").stdout.splitlines()
     [skipped] = [line for line in fires if "skipped" in line]
-    assert "Thu 2026-11-26 08:00:00" in skipped
+    assert "Thu 2026-11-26 08:00 +01:00" in skipped
     assert "skipped: calendar de-holidays: Long weekend" in skipped
     found = parsed(cli("jobs", "next", "report", "-n", "6", "-o", "json"))
     assert "2026-11-26T07:00:00Z" not in found["fires"]
