@@ -355,6 +355,25 @@ async def test_the_leader_finishes_what_a_process_that_died_has_left_behind(scen
     assert [one.ver for one in await scene.backends.jobs.get(names)] == [2] * 4
 
 
+async def test_a_job_that_pins_an_earlier_revision_with_the_same_content_is_bound_to_the_current_one(
+    scene: Scene,
+) -> None:
+    """Otherwise the leader would find it for ever."""
+    job = await scene.apply("report", daily())
+    await scene.apply("other", daily())
+    for rev, calendar in ((1, MORE), (2, HOLIDAYS)):
+        assert await scene.backends.calendars.put(calendar, rev, "bob", START)
+    [planned] = await scene.service.jobs.compare([job])
+    assert (planned.result, planned.differences) == (
+        "changed",
+        [("calendar de-holidays", "de-holidays@1", "de-holidays@3")],
+    )
+    assert await scene.service.jobs.apply([job]) == [("report", "changed")]
+    assert await scene.updates.finish() == 1
+    assert await scene.pins("report", "other") == dict.fromkeys(("report", "other"), ("de-holidays@3",))
+    assert await scene.updates.finish() == 0
+
+
 async def test_to_apply_a_calendar_again_finishes_an_interrupted_change(scene: Scene) -> None:
     await scene.apply("a", daily())
     await scene.apply("b", daily())
