@@ -134,6 +134,10 @@ def record_document(record: JobRecord) -> Document:
         document["follows"] = [one.job for one in record.job.after]
     if record.followed:
         document["followed"] = True
+    if record.fired:
+        document["fired"] = record.fired
+    if record.closed is not None:
+        document["closed"] = record.closed
     return document
 
 
@@ -158,6 +162,8 @@ def record(document: Mapping[str, Any], calendars: Mapping[str, Calendar] = UNBO
         waiting=_waiting(document.get("waiting")),
         pause=None if (pause := document.get("pause")) is None else Pause(**pause),
         followed=document.get("followed", False),
+        fired=document.get("fired", 0),
+        closed=document.get("closed"),
     )
 
 
@@ -335,7 +341,9 @@ def amount(document: Mapping[str, Any] | None) -> ResourceAmount | None:
 def version_document(version: Version) -> Document:
     """A version of a job. The number in the id is padded, so that ids sort like versions."""
     pins = pins_of(version.job.schedule)
+    ends = {name: end for name in ("closed", "until") if (end := getattr(version, name)) is not None}
     return ({"calendars": list(pins)} if pins else {}) | {
+        **ends,
         "_id": f"{version.job.name}#{version.ver:010d}",
         "ver": version.ver,
         "at": version.at,
@@ -350,6 +358,7 @@ def version_document(version: Version) -> Document:
 def version(document: Mapping[str, Any], calendars: Mapping[str, Calendar] = UNBOUND) -> Version:
     """`calendars` has the revisions that the document pins."""
     fields = {name: document[name] for name in ("ver", "at", "since", "paused", "deleted", "by")}
+    fields |= {name: document.get(name) for name in ("closed", "until")}
     return Version(job=_pinned_job(document, calendars), **fields)
 
 

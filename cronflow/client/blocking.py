@@ -290,13 +290,22 @@ class Jobs:
         *,
         only: str = "missing",
         rate: str | None = None,
+        excluded: bool = False,
         dry_run: bool = False,
     ) -> BackfillSchema:
         """Run it for its instants from `first` to `last`: those without a run that succeeded or is open (`missing`),
-        those whose run failed or was lost (`failed`), or `all`; at a rate such as `10/m`. 409 while another backfill of
-        the job is running. With `dry_run`, or without such instants, nothing is started, and the `id` is None.
+        those whose run failed or was lost (`failed`), or `all`; at a rate such as `10/m`. Those that calendars exclude
+        only with `excluded`. 409 while another backfill of the job is running. With `dry_run`, or without such
+        instants, nothing is started, and the `id` is None.
         """
-        body = given(first=instant(first), last=instant(last), only=only, rate=rate, dry_run=dry_run or None)
+        body = given(
+            first=instant(first),
+            last=instant(last),
+            only=only,
+            rate=rate,
+            excluded=excluded or None,
+            dry_run=dry_run or None,
+        )
         call = Call("POST", path_of("jobs", name, "backfill"), body=body, repeatable=dry_run)
         return self._client.send(call)
 

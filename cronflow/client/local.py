@@ -206,13 +206,16 @@ class LocalJobs(Resource):
         *,
         only: str = "missing",
         rate: str | None = None,
+        excluded: bool = False,
         dry_run: bool = False,
     ) -> BackfillSchema:
         scope, limit = BackfillScope(only), None if rate is None else parse_rate(rate)
         if dry_run:
-            planned = await self._service.backfills.plan(name, first, last, scope, limit)
-            return backfill_schema(BackfillProgress(planned), planned=True)
-        found, started = await self._service.backfills.request(name, first, last, scope, limit, by=self._by)
+            planned = await self._service.backfills.plan(name, first, last, scope, limit, with_excluded=excluded)
+            return backfill_schema(planned, planned=True)
+        found, started = await self._service.backfills.request(
+            name, first, last, scope, limit, with_excluded=excluded, by=self._by
+        )
         return backfill_schema(BackfillProgress(found), planned=not started)
 
     async def next(

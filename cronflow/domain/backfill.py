@@ -17,7 +17,8 @@ from typing import NamedTuple
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import Job, JobRecord, Overlap
 from cronflow.domain.run import DEAD, OPEN, Covers, RunState, scheduled_instant
-from cronflow.domain.schedule.fires import count_between, next_after
+from cronflow.domain.schedule.exclusions import exclusion
+from cronflow.domain.schedule.fires import count_between, is_dynamic, next_after
 from cronflow.domain.schedule.kinds import Schedule
 
 MOST_INSTANTS = 10_000
@@ -131,6 +132,9 @@ def instants_between(
     if schedule is None:
         remedy = f"run it manually: cronflow jobs run {job}"
         raise InvalidInput(Problem("", f"{job} has no schedule, so no instants to backfill", remedy))
+    if is_dynamic(schedule):
+        what = f"the instants of {job} depend on when its runs end, so none can be missing"
+        raise InvalidInput(Problem("", what, f"run it manually: cronflow jobs run {job}"))
     if last > now:
         raise InvalidInput(Problem("last", "is in the future", "instants that are not due yet run by themselves"))
     if first > last:
@@ -144,6 +148,12 @@ def instants_between(
         found.append(fire)
         fire = next_after(schedule, fire)
     return found
+
+
+def excluded_of(schedule: Schedule | None, instants: Sequence[datetime]) -> dict[datetime, str]:
+    """The instants that calendars and windows of the schedule exclude, with the reasons."""
+    reasons = ((one, exclusion(schedule, one)) for one in instants)
+    return {one: found.reason for one, found in reasons if found is not None}
 
 
 def choose(

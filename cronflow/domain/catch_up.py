@@ -16,7 +16,9 @@ from typing import NamedTuple
 
 from cronflow.domain.backfill import BackfillRate
 from cronflow.domain.job import JobRecord, MisfirePolicy
-from cronflow.domain.schedule.fires import last_before, latest, next_after
+from cronflow.domain.schedule.exclusions import exclusion, next_allowed
+from cronflow.domain.schedule.fires import is_dynamic
+from cronflow.domain.schedule.stretches import allowed_stretch, count_allowed, next_allowed_until
 
 HELD = "missed in an outage and held back; see cronflow cluster recovery show"
 """The reason of a job's wait. The store finds the held jobs by it."""
@@ -130,7 +132,7 @@ def page_of(rate: BackfillRate) -> int:
 
 def missed_runs(record: JobRecord, now: datetime, cutoff: datetime) -> int:
     """How many runs the misfire policy starts for the instants that were missed before the cutoff; 0: the job is on
-    time, its policy skips them, or its next run is on time and covers them.
+    time, its next decision only skips some, or its next run is on time and covers them.
     """
     job, fire = record.job, record.next_fire
     if fire is None or job.schedule is None:
@@ -138,12 +140,31 @@ def missed_runs(record: JobRecord, now: datetime, cutoff: datetime) -> int:
     late_after = job.misfire.late_after
     if now - fire <= late_after or fire >= cutoff - late_after or job.misfire.policy is MisfirePolicy.SKIP:
         return 0
+    waits_for_own_run = is_dynamic(job.schedule) and record.waiting is not None and record.waiting.blocked_by
+    if waits_for_own_run or skips_first(record, now):
+        return 0
     if job.misfire.policy is MisfirePolicy.CATCH_UP:
-        return len(latest(job.schedule, now - late_after - _TICK, job.misfire.max_catch_up, not_before=fire))
-    last = last_before(job.schedule, now, not_before=fire) or fire
+        most = job.misfire.max_catch_up if record.runs_left is None else min(job.misfire.max_catch_up, record.runs_left)
+        return count_allowed(job.schedule, fire, now - late_after - _TICK, most)
+    last = allowed_stretch(job.schedule, fire, now).last
     on_time = now - last <= late_after or last >= cutoff - late_after
     skips = job.misfire.grace is not None and now - last > job.misfire.grace
     return 0 if on_time or skips else 1
+
+
+def skips_first(record: JobRecord, now: datetime) -> bool:
+    """Whether the next decision about a past fire is a skipped run that is not the last word: calendars exclude it, or
+    a newer fire, after excluded ones, gets the run. There is nothing to hold, and more may be missed behind it.
+    """
+    job, fire = record.job, record.next_fire
+    if fire is None or job.schedule is None or fire > now:
+        return False
+    if exclusion(job.schedule, fire) is not None:
+        return True
+    if job.misfire.policy is not MisfirePolicy.FIRE_ONCE or now - fire <= job.misfire.late_after:
+        return False
+    following = allowed_stretch(job.schedule, fire, now).following
+    return next_allowed_until(job.schedule, following, now) is not None
 
 
 def held_until(record: JobRecord, now: datetime) -> datetime:
@@ -151,7 +172,7 @@ def held_until(record: JobRecord, now: datetime) -> datetime:
     job = record.job
     following = None
     if job.misfire.policy is MisfirePolicy.FIRE_ONCE and job.schedule is not None:
-        following = next_after(job.schedule, now)
+        following = next_allowed(job.schedule, now)
     return now + HOLD_FOR if following is None else min(following, now + HOLD_FOR)
 
 

@@ -21,7 +21,7 @@ from cronflow.domain.limits import Limits, check_user
 from cronflow.domain.names import check_name as check_name  # of jobs above all
 from cronflow.domain.resources import NOTHING, ResourceAmount, check_reservation
 from cronflow.domain.retry import Retry as Retry  # part of a job, in a module of its own
-from cronflow.domain.schedule.kinds import Cron, Schedule, named
+from cronflow.domain.schedule.kinds import Cron, Rules, Schedule, named
 from cronflow.domain.secret import HIDDEN, check_references, refuse_references
 from cronflow.domain.split import RunOn, Split, SplitBy, check_split
 
@@ -428,7 +428,9 @@ class JobRecord:
     edits. `next_fire` is the cursor and identifies the next run; it only grows. `due_at` is when the planner reads the
     job. `since` is the cursor at the beginning of this version, `edited_by` the author of the edit; `waiting` is why
     the fire at the cursor could not be planned in the last attempt. `followed`: other jobs may follow its runs, so each
-    run that it creates from now on is `followed` too. A job that CronFlow 0.9 has paused has no `pause`.
+    run that it creates from now on is `followed` too. A job that CronFlow 0.9 has paused has no `pause`. `fired` counts
+    the fires that became runs, if the schedule has `max_runs`. `closed` is the first instant that the version before
+    this one did not have any more, because it had reached `max_runs`.
     """
 
     job: Job
@@ -447,11 +449,29 @@ class JobRecord:
     edited_by: str = ""
     waiting: Waiting | None = None
     followed: bool = False
+    fired: int = 0
+    closed: datetime | None = None
 
     @property
     def name(self) -> str:
         """The job's name, which is also the record's id."""
         return self.job.name
+
+    @property
+    def runs_left(self) -> int | None:
+        """How many runs `max_runs` leaves; None without it."""
+        schedule = self.job.schedule
+        if not isinstance(schedule, Rules) or schedule.max_runs is None:
+            return None
+        return max(0, schedule.max_runs - self.fired)
+
+    @property
+    def exhausted_from(self) -> datetime | None:
+        """The first instant that the job does not have any more because it has reached `max_runs`; None if it has."""
+        pending = self.pending_run
+        if self.runs_left != 0 or self.next_fire is not None or pending is None:
+            return None
+        return (pending.fire if pending.covers is None else pending.covers.last) + timedelta(seconds=1)
 
     @property
     def active(self) -> bool:

@@ -2,7 +2,8 @@
 
 The decision depends on the cursor and `now`. It contains the next cursor, and the caller applies both in one
 compare-and-set. Rule: the cursor passes an instant only together with a run that covers it, and a run is named after
-the cursor that it consumed. The cost does not depend on the number of missed fires.
+the cursor that it consumed. Fires that calendars exclude are skipped for that reason, before anything else counts; no
+range mixes them with others. The cost does not depend on the number of missed fires.
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ from datetime import datetime, timedelta
 from cronflow.domain.chain import ChainLink
 from cronflow.domain.job import Job, JobRecord, MisfirePolicy, Overlap, PendingRun
 from cronflow.domain.run import OPEN, Covers, Kind, Run, RunState, run_id
-from cronflow.domain.schedule.exclusions import allowed_from
-from cronflow.domain.schedule.fires import count_between, last_before, latest, next_after
+from cronflow.domain.schedule.exclusions import Exclusion, allowed_from, exclusion
+from cronflow.domain.schedule.fires import count_between, is_dynamic, last_before, next_after
 from cronflow.domain.schedule.kinds import AnyOf, Cron, Every, Schedule
+from cronflow.domain.schedule.stretches import allowed_stretch, excluded_stretch, latest_allowed, next_allowed_until
+from cronflow.domain.schedule.zones import SECOND
 
 ACK_WITHIN = timedelta(seconds=10)
 WAIT_FIRST = timedelta(milliseconds=250)
 WAIT_MOST = timedelta(seconds=5)
+_TICK = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,16 @@ class Wait:
     replaces: bool = False
 
 
-Decision = Fire | SkipFire | Wait
+@dataclass(frozen=True, slots=True)
+class Reposition:
+    """Move the cursor without a run, because no fire is due before its new place. Only a schedule whose fires depend on
+    when runs end has this decision.
+    """
+
+    next_fire: datetime | None
+
+
+Decision = Fire | SkipFire | Wait | Reposition
 
 
 def kind_of(schedule: Schedule | None) -> Kind:
@@ -71,10 +84,13 @@ def first_fire(job: Job, now: datetime, consumed: datetime | None = None) -> dat
     """The cursor of a new or edited job: its first fire that is neither past nor consumed.
 
     A job that is applied within the second in which it is due still runs, and a one-time fire runs however late the job
-    is applied. `consumed` is the last instant that a run of this job covers.
+    is applied. `consumed` is the last instant that a run of this job covers. With `after_completion` the first fire is
+    an interval from now.
     """
     if job.schedule is None:
         return None
+    if is_dynamic(job.schedule):
+        return next_after(job.schedule, _round_up(now) if consumed is None else max(_round_up(now), consumed))
     after = datetime.min.replace(tzinfo=now.tzinfo)
     if kind_of(job.schedule) is not Kind.ONCE:
         after = now.replace(microsecond=0) - timedelta(seconds=1)
@@ -86,11 +102,23 @@ def next_run(record: JobRecord) -> datetime | None:
     return allowed_from(record.job.schedule, record.next_fire)
 
 
+def cursor_after(record: JobRecord, decision: Fire | SkipFire) -> datetime | None:
+    """The cursor after a decision: none after the run that reaches `max_runs`."""
+    is_last = isinstance(decision, Fire) and record.runs_left is not None and record.runs_left <= 1
+    return None if is_last else decision.next_fire
+
+
 def decide(
-    record: JobRecord, now: datetime, open_since: Collection[datetime], *, backfilling: bool = False
+    record: JobRecord,
+    now: datetime,
+    open_since: Collection[datetime],
+    *,
+    backfilling: bool = False,
+    ended_at: datetime | None = None,
 ) -> Decision:
     """Decide the fire at the cursor. `open_since` has the creation times of the job's open runs; those of backfills are
     not among them. `backfilling`: a run of a backfill is at a node. A fire waits for it, and does not overlap it.
+    `ended_at` is when the run of the last move ended, for a schedule with `after_completion`.
 
     A run that was open when the instant fell due overlaps it. A run that was created later only blocks it because the
     leader is late, for example after a failover: the fire then waits, since it would have run after that run's fire.
@@ -98,6 +126,13 @@ def decide(
     job, fire = record.job, record.next_fire
     if fire is None or job.schedule is None or fire > now:
         return Wait("not due")
+    if is_dynamic(job.schedule):
+        if open_since or backfilling:
+            return Wait("the next run is due after the open one has ended", blocked=True)
+        if ended_at is not None and (moved := _after_end(job.schedule, fire, ended_at)) is not None:
+            return moved
+    if (excluded := exclusion(job.schedule, fire)) is not None:
+        return _skip_excluded(job.schedule, fire, now, excluded)
     if job.overlap is Overlap.REPLACE and (newest := _older_than_newest(job, fire, now)):
         return newest
     if job.overlap is not Overlap.ALLOW and (open_since or backfilling):
@@ -110,17 +145,21 @@ def decide(
             return _fire_once(job, fire, now)
         case MisfirePolicy.SKIP:
             # A fire after the missed ones that is not late runs in the next round.
-            return _skip_until(job.schedule, fire, now - late_after - timedelta(microseconds=1), "misfire")
+            return _skip_until(job.schedule, fire, now - late_after - _TICK, "misfire")
         case MisfirePolicy.CATCH_UP:
             return _catch_up(job, fire, now)
 
 
 def skip_missed(record: JobRecord, now: datetime, reason: str) -> SkipFire | None:
-    """The decision to skip the missed fires at the cursor of a job, which is late; None if it is not."""
+    """The decision to skip the missed fires at the cursor of a job, which is late; None if it is not, or is skipped for
+    another reason.
+    """
     job, fire = record.job, record.next_fire
     if fire is None or job.schedule is None or now - fire <= job.misfire.late_after:
         return None
-    return _skip_until(job.schedule, fire, now - job.misfire.late_after - timedelta(microseconds=1), reason)
+    if exclusion(job.schedule, fire) is not None:
+        return None
+    return _skip_until(job.schedule, fire, now - job.misfire.late_after - _TICK, reason)
 
 
 def skipped(fire: Fire, reason: str) -> SkipFire:
@@ -146,7 +185,8 @@ def _overlapping(job: Job, fire: datetime, now: datetime, open_since: Collection
 
 def decide_early(record: JobRecord, now: datetime, until: datetime, has_open_run: bool) -> Fire | None:
     """Decide the fire at the cursor before its instant. None: it is too early, or it has to be decided at the instant,
-    because a run of the job is open, or it has limits or is split.
+    because a run of the job is open, it has limits or is split, its fires depend on when runs end, or this one is
+    excluded.
     """
     job, fire = record.job, record.next_fire
     if fire is None or job.schedule is None or not now < fire <= until:
@@ -154,6 +194,8 @@ def decide_early(record: JobRecord, now: datetime, until: datetime, has_open_run
     if job.has_limits or job.split is not None:
         return None
     if has_open_run and job.overlap is not Overlap.ALLOW:
+        return None
+    if is_dynamic(job.schedule) or exclusion(job.schedule, fire) is not None:
         return None
     return Fire(fire, next_after(job.schedule, fire))
 
@@ -167,26 +209,49 @@ def _older_than_newest(job: Job, fire: datetime, now: datetime) -> SkipFire | No
     missed = now - fire > job.misfire.late_after
     if missed and job.misfire.policy is not MisfirePolicy.CATCH_UP:
         return None
-    newest = latest(job.schedule, now, 1, not_before=fire)
-    if not newest or newest[0] <= fire:
-        return None
-    return _skip_until(job.schedule, fire, newest[0] - timedelta(seconds=1), "replaced")
+    stretch = allowed_stretch(job.schedule, fire, now)
+    if next_allowed_until(job.schedule, stretch.following, now) is not None:
+        return _skip_to(job.schedule, fire, stretch.last, "replaced")
+    return None if stretch.last <= fire else _skip_until(job.schedule, fire, stretch.last - SECOND, "replaced")
 
 
 def _fire_once(job: Job, fire: datetime, now: datetime) -> Decision:
     assert job.schedule is not None
-    last = last_before(job.schedule, now, not_before=fire) or fire
-    if job.misfire.grace is not None and now - last > job.misfire.grace:
-        return _skip_until(job.schedule, fire, now, "misfire")
+    stretch = allowed_stretch(job.schedule, fire, now)
+    last = stretch.last
+    # The run belongs to the newest fire that is not excluded, and covers no excluded one.
+    is_newest = next_allowed_until(job.schedule, stretch.following, now) is None
+    if not is_newest or (job.misfire.grace is not None and now - last > job.misfire.grace):
+        return _skip_to(job.schedule, fire, last, "misfire")
     return Fire(fire, next_after(job.schedule, last), _covers(job.schedule, fire, last))
 
 
 def _catch_up(job: Job, fire: datetime, now: datetime) -> Decision:
     assert job.schedule is not None
-    newest = latest(job.schedule, now, job.misfire.max_catch_up, not_before=fire)
-    if newest and newest[0] > fire:
-        return _skip_until(job.schedule, fire, newest[0] - timedelta(seconds=1), "misfire")
+    stretch = allowed_stretch(job.schedule, fire, now)
+    newest = latest_allowed(job.schedule, stretch, fire, now, job.misfire.max_catch_up)
+    if not newest:
+        return _skip_to(job.schedule, fire, stretch.last, "misfire")
+    if newest[0] > fire:
+        return _skip_until(job.schedule, fire, newest[0] - SECOND, "misfire")
     return Fire(fire, next_after(job.schedule, fire))
+
+
+def _after_end(schedule: Schedule, fire: datetime, ended_at: datetime) -> Reposition | None:
+    """Where the cursor belongs after the end of the last run, if that is later than where it is."""
+    following = next_after(schedule, _round_up(ended_at))
+    return None if following is not None and following <= fire else Reposition(following)
+
+
+def _round_up(instant: datetime) -> datetime:
+    return instant.replace(microsecond=0) + SECOND if instant.microsecond else instant
+
+
+def _skip_excluded(schedule: Schedule, fire: datetime, now: datetime, excluded: Exclusion) -> SkipFire:
+    if is_dynamic(schedule):
+        return _skip_to(schedule, fire, fire, excluded.reason)
+    stretch = excluded_stretch(schedule, fire, now, excluded)
+    return _skip_to(schedule, fire, stretch.last, stretch.reason)
 
 
 def covers_until(schedule: Schedule, fire: datetime, until: datetime) -> Covers | None:
@@ -203,7 +268,11 @@ def fires_text(first: datetime, covers: Covers | None) -> str:
 
 
 def _skip_until(schedule: Schedule, fire: datetime, until: datetime, reason: str) -> SkipFire:
-    last = last_before(schedule, until, not_before=fire) or fire
+    """Skip the fires up to this instant, or up to the first one that is excluded."""
+    return _skip_to(schedule, fire, allowed_stretch(schedule, fire, until).last, reason)
+
+
+def _skip_to(schedule: Schedule, fire: datetime, last: datetime, reason: str) -> SkipFire:
     return SkipFire(fire, next_after(schedule, last), reason, _covers(schedule, fire, last))
 
 

@@ -15,6 +15,7 @@ from enum import StrEnum
 from cronflow.domain.job import JobRecord
 from cronflow.domain.planning import first_fire
 from cronflow.domain.run import OPEN, RunState, run_id
+from cronflow.domain.schedule.kinds import Every
 
 TOO_LONG = timedelta(hours=1)
 FINDINGS_KEPT = 100
@@ -137,7 +138,13 @@ def flaw_of_job(row: JobRow, now: datetime, led_since: datetime | None) -> Flaw 
 
 
 def cursor_of(record: JobRecord) -> datetime | None:
-    """The cursor after the instants that `pending_run` covers; None: the schedule has no instant left."""
+    """The cursor after the instants that `pending_run` covers; None: the schedule has no instant left, or the end of a
+    run may have brought it beyond its end.
+    """
+    schedule = record.job.schedule
+    may_have_ended = isinstance(schedule, Every) and schedule.after_completion and schedule.end is not None
+    if record.runs_left == 0 or may_have_ended:
+        return None
     last = None
     if record.pending_run is not None:
         last = record.pending_run.fire if record.pending_run.covers is None else record.pending_run.covers.last

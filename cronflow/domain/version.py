@@ -13,13 +13,15 @@ from datetime import datetime
 from typing import Literal
 
 from cronflow.domain.job import Job, JobRecord
-from cronflow.domain.schedule.fires import last_before, next_after
+from cronflow.domain.schedule.fires import is_dynamic, last_before, next_after
 from cronflow.domain.schedule.zones import SECOND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """A job from `at` on. `since` None: it had no cursor, so nothing falls due under it."""
+    """A job from `at` on. `since` None: it had no cursor, so nothing falls due under it. `until`: the first instant
+    that it does not have any more, because it has reached `max_runs`; `closed` is that of the version before.
+    """
 
     job: Job
     ver: int
@@ -28,6 +30,8 @@ class Version:
     paused: bool = False
     deleted: bool = False
     by: str = ""
+    closed: datetime | None = None
+    until: datetime | None = None
 
     @property
     def held(self) -> Literal["deleted", "disabled", "paused"] | None:
@@ -40,7 +44,9 @@ class Version:
 
 
 def version_of(record: JobRecord) -> Version:
-    """The present version. It depends only on what an edit changes, so any process may store it at any time."""
+    """The present version. But for `until`, it depends only on what an edit changes, so any process may store it at any
+    time; the next version has its final `until` as `closed`.
+    """
     return Version(
         job=record.job,
         ver=record.ver,
@@ -49,6 +55,8 @@ def version_of(record: JobRecord) -> Version:
         paused=record.paused,
         deleted=record.deleted_at is not None,
         by=record.edited_by,
+        closed=record.closed,
+        until=record.exhausted_from,
     )
 
 
@@ -69,12 +77,14 @@ def version_at(versions: Sequence[Version], instant: datetime) -> Version | None
 
 
 def nearest(versions: Sequence[Version], instant: datetime) -> tuple[datetime | None, datetime | None]:
-    """The last instant before and the first one after this one that fell due under any version."""
+    """The last instant before and the first one after this one that fell due under any version. What depends on when
+    runs end cannot be found this way.
+    """
     before: list[datetime] = []
     after: list[datetime] = []
     for place, version in enumerate(versions):
         schedule, since, until = version.job.schedule, version.since, end_of(versions, place)
-        if schedule is None or since is None:
+        if schedule is None or since is None or is_dynamic(schedule):
             continue
         last = instant - SECOND if until is None else min(instant, until) - SECOND
         earlier = last_before(schedule, last, not_before=since)
@@ -87,12 +97,14 @@ def nearest(versions: Sequence[Version], instant: datetime) -> tuple[datetime | 
 
 
 def end_of(versions: Sequence[Version], place: int) -> datetime | None:
-    """The first instant after a version; None for the present one."""
+    """The first instant after a version; None for the present one, unless it has had all of its runs."""
+    own = versions[place].until
     if place + 1 == len(versions):
-        return None
+        return own
     following = versions[place + 1]
     fallen_due = following.at.replace(microsecond=0) + SECOND
-    return fallen_due if following.since is None else min(fallen_due, following.since)
+    ends = (fallen_due, following.since, following.closed, own)
+    return min(end for end in ends if end is not None)
 
 
 def _is_fire(version: Version, instant: datetime) -> bool:

@@ -19,10 +19,14 @@ from cronflow.domain.maintenance_mode import MaintenanceMode
 from cronflow.domain.placement import NoNode, Placement, Waiting
 from cronflow.domain.run import SCHEDULED, Attempt, Covers, Kind, Outcome, Resolution, Run, RunState
 from cronflow.domain.schedule.describe import describe
+from cronflow.domain.schedule.exclusions import exclusion
+from cronflow.domain.schedule.fires import is_dynamic
 from cronflow.domain.split import Shard
 from cronflow.domain.version import Version, nearest, version_at, version_due
 from cronflow.domain.why_chain import Awaits, FollowerHeldBack, Follows, LastEnd
 
+PLANNED_SKIPS = frozenset({"misfire", "overlap", "limit", "replaced"})
+"""The reasons of skipped runs that stand for allowed instants."""
 HELD = frozenset({"paused", "disabled", "edited", "deleted"})
 """The reasons of runs that an edit skipped."""
 
@@ -104,6 +108,16 @@ class Overlapping:
     policy: Overlap
     blocked_by: str | None
     skipped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Excluded:
+    """Calendars or windows of the schedule exclude the instant. `until`: as far as that is certain, for an instant that
+    is yet to come.
+    """
+
+    reason: str
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +236,8 @@ class Unrecorded:
 
 
 Link = (
-    Due | NotDue | Upcoming | KeptByEdit | Requested | Lateness | Overlapping | Unplanned | Placed | Dispatched
+    Due | NotDue | Upcoming | KeptByEdit | Requested | Lateness | Overlapping | Excluded | Unplanned | Placed
+    | Dispatched
     | Started | Tried | RunsNow | TriesAgain | NoRetries | Ended | Unrecorded | Backfilled | Parts
     | Follows | LastEnd | Awaits | FollowerHeldBack
 )  # fmt: skip
@@ -268,6 +283,9 @@ def explain(known: Known, instant: datetime) -> Why:
     """The chain of an instant."""
     run = known.run
     version = version_due(known.versions, instant)
+    if version is not None and run is None and is_dynamic(version.job.schedule) and instant != known.record.next_fire:
+        # Its runs are the only instants that it has.
+        version = None
     if version is None and run is not None:
         # Recorded by a release that stored no versions.
         version = next((v for v in known.versions if v.ver == run.job_ver), known.versions[-1])
@@ -327,6 +345,10 @@ def _not_due(known: Known, instant: datetime) -> NotDue:
         reason = "before the schedule's start"
     elif end is not None and instant >= end:
         reason = "after the schedule's end"
+    elif version.until is not None and instant >= version.until:
+        reason = "after the last run that max_runs allows"
+    elif is_dynamic(schedule):
+        reason = "the next run is due after the last one has ended"
     else:
         reason = "not an instant of the schedule"
     return NotDue(instant, reason, version.ver, None if schedule is None else describe(schedule), before, after)
@@ -342,8 +364,11 @@ def _undecided(known: Known, version: Version, instant: datetime) -> Iterator[Li
         pause = record.pause if version.held == "paused" else None
         note, until = ("", None) if pause is None else (pause.note, pause.until)
         yield KeptByEdit(version.held, version.ver, version.at, version.by, recorded=False, note=note, until=until)
+    excluded = exclusion(version.job.schedule, instant)
     if instant > known.now:
         yield Upcoming(instant, instant - known.now)
+        if excluded is not None and version.held is None:
+            yield Excluded(excluded.reason, excluded.until)
     elif version.held is None:
         yield _unplanned(known, record.next_fire)
 
@@ -378,6 +403,12 @@ def _decided(known: Known, version: Version, run: Run, instant: datetime) -> Ite
         yield KeptByEdit(run.reason, cause.ver, cause.at, cause.by, recorded=True)
         yield _ended(run)
         return
+    if run.state is RunState.SKIPPED and not run.attempts:
+        excluded = exclusion(version.job.schedule, instant)
+        if excluded is not None and run.reason not in PLANNED_SKIPS:
+            yield Excluded(excluded.reason)
+            yield _ended(run)
+            return
     yield _lateness(version, run, instant)
     if run.reason != "misfire":
         # A limit may have blocked it instead.

@@ -31,6 +31,7 @@ from cronflow.domain.catch_up import (
     missed_runs,
     page_of,
     room_for_missed,
+    skips_first,
 )
 from cronflow.domain.events import RecoveryEnded, RecoveryWaiting, RecoveryWithdrawn
 from cronflow.domain.job import JobRecord
@@ -218,7 +219,9 @@ class CatchUp:
             known = {record.name for record in due}
             records += (record for record in page if record.name not in known)
             older = {record.name: runs for record in page if (runs := self._missed(record, now))}
-            counted = len(page) < PAGE or not older
+            # What is missed behind an excluded fire shows once that is skipped.
+            hidden = any(record.name not in older and skips_first(record, now) for record in records)
+            counted = not hidden and (len(page) < PAGE or not older)
             missed |= older
         self._more = self._more or bool(missed)
         await self._hold([record for record in records if record.name in missed], missed, now)

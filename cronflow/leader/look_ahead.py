@@ -19,7 +19,7 @@ from cronflow.domain.cluster import Tenure
 from cronflow.domain.job import JobRecord, PendingRun
 from cronflow.domain.placement import Fleet, NoNode
 from cronflow.domain.placement_rules import has_rules
-from cronflow.domain.planning import decide_early
+from cronflow.domain.planning import cursor_after, decide_early
 from cronflow.domain.run import RunState
 from cronflow.ports import Move
 
@@ -98,9 +98,10 @@ class LookAhead:
         return Move(
             job=record.name,
             rev=record.rev,
-            next_fire=decision.next_fire,
+            next_fire=cursor_after(record, decision),
             pending_run=pending_run,
             priority=record.job.priority,
+            counts=record.runs_left is not None,
         )
 
     def placed(self, node: str, instant: datetime) -> None:

@@ -3,6 +3,7 @@
 One round reads the due jobs, inserts missing runs of their present `pending_run`s, decides each job and places it.
 Then, for each batch, it writes the plan intent, moves the cursors, inserts the new runs, pushes them and removes the
 intent. Where the worker can insert a run with its first record, the insert and the removal are left to LateInserts.
+A cursor that moves without a run, because its schedule depends on when the last one ended, needs no intent.
 The order carries the proof: read before intent, intent before move, insert before removal. After a failure in between,
 plan recovery finishes what the intent announced.
 """
@@ -30,14 +31,17 @@ from cronflow.domain.planning import (
     WAIT_MOST,
     Decision,
     Fire,
+    Reposition,
     SkipFire,
     Wait,
+    cursor_after,
     decide,
     run_of_pending,
     skipped,
     wait_for,
 )
 from cronflow.domain.run import Run, RunState, backfill_of, run_id
+from cronflow.domain.schedule.fires import is_dynamic
 from cronflow.domain.split import parent_of
 from cronflow.leader.catch_up import NOTHING_MISSED, CatchUp, NothingMissed
 from cronflow.leader.contention import MOST_POSTED, Contender, Contention, Placer
@@ -56,6 +60,7 @@ from cronflow.ports import (
     UNMETERED,
     Assignment,
     Clock,
+    CursorMove,
     Deferral,
     JobStore,
     Membership,
@@ -108,10 +113,11 @@ class Deferred:
 @dataclass(slots=True)
 class Decisions:
     """The decisions of a round. `early` are planned before their instant; `replaced` are runs to cancel; `contending`
-    found no free slot, `unplaced` no node that can run them.
+    found no free slot, `unplaced` no node that can run them; `repositioned` are cursors that move without a run.
     """
 
     planned: list[Planned] = field(default_factory=list)
+    repositioned: dict[str, CursorMove] = field(default_factory=dict)
     early: list[Planned] = field(default_factory=list)
     deferred: dict[str, Deferral] = field(default_factory=dict)
     replaced: list[str] = field(default_factory=list)
@@ -270,8 +276,12 @@ class Planner:
         # Before the open runs are read, because a pending run is one of them.
         members, _ = await asyncio.gather(self._membership.members(), self._pending_runs.ensure(records, tenure.term))
         # Runs that may overlap do not matter, however many wait.
-        excluding = [record.name for record in records if record.job.overlap is not Overlap.ALLOW]
+        dynamic = [record for record in due if is_dynamic(record.job.schedule)]
+        excluding = {record.name for record in records if record.job.overlap is not Overlap.ALLOW}
+        excluding.update(record.name for record in dynamic)
         open_runs = await self._runs.open_of(excluding) if excluding else {}
+        # After the open runs, so that a run which is not open has ended.
+        ended = await self._last_ends(dynamic)
         uses = _uses(due)
         limits = await self._limits.read(itertools.chain(*uses.values()), tenure.term, Placer.PLANNER)
         async with self._occupancy.placing(records, tenure.term, now) as occupancy:
@@ -283,7 +293,7 @@ class Planner:
             )
             # Jobs that cannot be placed would only be read again.
             self._limit = min(MOST_AT_ONCE, fleet.capacity + LEAST_AT_ONCE)
-            found = self._decide_all(tenure, due, open_runs, fleet, now, limits, uses)
+            found = self._decide_all(tenure, due, open_runs, ended, fleet, now, limits, uses)
             if early and not self._out_of_capacity:
                 for record, move in self._look_ahead.decide_all(tenure, early, open_runs, fleet, now):
                     found.early.append(Planned(record, move, run_id(record.name, move.pending_run.fire)))
@@ -291,6 +301,8 @@ class Planner:
             self._unplaced.report(found.unplaced, now)
             if found.deferred:
                 await self._jobs.defer(found.deferred)
+            if found.repositioned:
+                await self._jobs.reposition(found.repositioned, tenure.term)
             # Separate, because runs that wait for their instant are inserted later.
             batches = [
                 planned[at : at + BATCH]
@@ -309,15 +321,24 @@ class Planner:
             await self._replace(found.replaced)
         await self._limits.replace(limits)
         moves = {plan.record.name: plan.move for plan in (*found.planned, *found.early)}
-        following = (move.next_fire for move in moves.values() if move.next_fire is not None)
+        cursors = [move.next_fire for move in moves.values()]
+        cursors += (move.next_fire for move in found.repositioned.values())
+        following = (fire for fire in cursors if fire is not None)
         left = (record.due_at for record in early if record.name not in moves and record.due_at is not None)
         return [*(fire - self._look_ahead.window for fire in following), *left]
+
+    async def _last_ends(self, records: Sequence[JobRecord]) -> dict[str, datetime]:
+        """When the runs of the last moves of these jobs ended."""
+        names = {run_id(one.name, one.pending_run.fire): one.name for one in records if one.pending_run is not None}
+        runs = await self._runs.get(names) if names else []
+        return {names[run.id]: run.ended_at for run in runs if run.ended_at is not None}
 
     def _decide_all(
         self,
         tenure: Tenure,
         due: Sequence[JobRecord],
         open_runs: Mapping[str, Sequence[OpenRun]],
+        ended: Mapping[str, datetime],
         fleet: Fleet,
         now: datetime,
         limits: LimitView,
@@ -337,8 +358,13 @@ class Planner:
                 fleet.place(record.needs)
                 continue
             held_by_limits = limits, uses.get(record.name, ())
-            found = self._decide(record, tenure, fleet, now, open_runs.get(record.name, ()), *held_by_limits)
-            if isinstance(found, Deferred):
+            runs = open_runs.get(record.name, ()), ended.get(record.name)
+            found = self._decide(record, tenure, fleet, now, *runs, *held_by_limits)
+            if isinstance(found, CursorMove):
+                decisions.repositioned[record.name] = found
+                self._deferrals.remove(record.name)
+                self._blocked.pop(record.name, None)
+            elif isinstance(found, Deferred):
                 # This job alone cannot be placed: it is deferred, so that it never starves the others.
                 self._defer(decisions, record, found, now)
                 if found.replaces:
@@ -379,19 +405,24 @@ class Planner:
         fleet: Fleet,
         now: datetime,
         open_runs: Sequence[OpenRun],
+        ended_at: datetime | None,
         limits: LimitView,
         uses: Sequence[LimitUse],
-    ) -> Planned | Deferred:
+    ) -> Planned | Deferred | CursorMove:
         placement: Placement | None = None
         open_runs = _blocking(open_runs)
         blocked_by, reason = min(open_runs, key=lambda run: run.created_at).id if open_runs else None, None
-        decision = self._catch_up.skipped(record, now) or _decision(record, now, open_runs)
+        decision = _decision(record, now, open_runs, ended_at)
+        if not (is_dynamic(record.job.schedule) and isinstance(decision, Wait | Reposition)):
+            decision = self._catch_up.skipped(record, now) or decision
         run = run_id(record.name, record.next_fire or now)
         if isinstance(decision, Fire) and (full := limits.obstacle(uses, run, _rank(record))) is not None:
             if full.on_full is not OnFull.SKIP:
                 return Deferred(full.waiting(decision.fire, now), blocked=True, until=full.until)
             decision, blocked_by = skipped(decision, "limit"), full.held_by
         match decision:
+            case Reposition():
+                return CursorMove(record.rev, decision.next_fire)
             case Wait():
                 fire = record.next_fire or now
                 waiting = Waiting(fire=fire, since=now, reason=decision.reason, blocked_by=blocked_by)
@@ -427,9 +458,10 @@ class Planner:
             Move(
                 job=record.name,
                 rev=record.rev,
-                next_fire=decision.next_fire,
+                next_fire=cursor_after(record, decision),
                 pending_run=pending_run,
                 priority=record.job.priority,
+                counts=isinstance(decision, Fire) and record.runs_left is not None,
             ),
             run,
         )
@@ -510,9 +542,11 @@ def _blocking(open_runs: Sequence[OpenRun]) -> Sequence[OpenRun]:
     return [run for run in open_runs if run.state is not RunState.RETRYING or backfill_of(run.id) is None]
 
 
-def _decision(record: JobRecord, now: datetime, blocking: Sequence[OpenRun]) -> Decision:
+def _decision(
+    record: JobRecord, now: datetime, blocking: Sequence[OpenRun], ended_at: datetime | None = None
+) -> Decision:
     opened = [run.created_at for run in blocking if backfill_of(parent_of(run.id) or run.id) is None]
-    return decide(record, now, opened, backfilling=len(opened) < len(blocking))
+    return decide(record, now, opened, backfilling=len(opened) < len(blocking), ended_at=ended_at)
 
 
 def _contenders(

@@ -61,6 +61,7 @@ from cronflow.ports.metrics import UNMETERED, Exposition, Meter, Reading
 from cronflow.ports.stores import (
     Archive,
     Control,
+    CursorMove,
     DeadLetters,
     Deferral,
     Found,
@@ -105,6 +106,7 @@ __all__ = [
     "Clock",
     "Control",
     "CoordinationAdmin",
+    "CursorMove",
     "DeadLetters",
     "Deferral",
     "Election",

@@ -23,7 +23,8 @@ from cronflow.domain.version import Version
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
     """A compare-and-set of one job: it applies if `rev` is as read and the job has no newer term. It writes the cursor,
-    `pending_run` and the mover's term; and the job's `priority`, because 0.6 did not store it.
+    `pending_run` and the mover's term; and the job's `priority`, because 0.6 did not store it. `counts`: it adds one to
+    `fired`.
     """
 
     job: str
@@ -31,6 +32,16 @@ class Move:
     next_fire: datetime | None
     pending_run: PendingRun
     priority: int = DEFAULT_PRIORITY
+    counts: bool = False
+
+
+class CursorMove(NamedTuple):
+    """Move the cursor to `next_fire` without a run, if the job still has this `rev` and no newer term. No instant may
+    be due before the new cursor; the present run is not touched.
+    """
+
+    rev: int
+    next_fire: datetime | None
 
 
 class Deferral(NamedTuple):
@@ -68,6 +79,11 @@ class JobStore(Protocol):
     async def move(self, moves: Sequence[Move], term: int) -> set[str]:
         """Apply the moves whose `rev` and term match. Returns the names of the jobs moved. Repeating it with the same
         moves returns the same names.
+        """
+
+    async def reposition(self, jobs: Mapping[str, CursorMove], term: int) -> set[str]:
+        """Apply the cursor moves whose `rev` and term match. Returns the names of the jobs moved; repeating it with the
+        same moves returns the same names. An earlier cursor becomes `since` too, if the version has had no run.
         """
 
     async def defer(self, jobs: Mapping[str, Deferral]) -> None:

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NotRequired
 
 from cronflow.domain.backfill import Backfill, BackfillScope
 from cronflow.domain.run import OPEN
 from cronflow.schemas import Schema, iso, optional_iso, optional_milliseconds
 from cronflow.usecases.backfills import BackfillProgress
+
+MOST_EXCLUDED = 100
+
+
+class ExcludedInstantSchema(Schema):
+    """An instant that gets no run."""
+
+    at: str
+    """The instant."""
+    reason: str
+    """The calendar or window that excludes it."""
+
+
+class ExcludedInstantsSchema(Schema):
+    """The instants that get no run, because calendars or windows of the schedule exclude them."""
+
+    count: int
+    """How many."""
+    first: list[ExcludedInstantSchema]
+    """The first hundred."""
 
 
 class BackfillSchema(Schema):
@@ -53,11 +73,13 @@ class BackfillSchema(Schema):
     """Who cancelled it."""
     reason: str | None
     """Why it was cancelled."""
+    excluded: NotRequired[ExcludedInstantsSchema]
+    """Only in a dry run, if there are any."""
 
 
 def backfill_schema(progress: BackfillProgress, *, planned: bool = False) -> BackfillSchema:
     one: Backfill = progress.backfill
-    return {
+    schema: BackfillSchema = {
         "id": None if planned else one.id,
         "job": one.job,
         "state": "planned" if planned else one.state.value,
@@ -79,3 +101,9 @@ def backfill_schema(progress: BackfillProgress, *, planned: bool = False) -> Bac
         "cancelled_by": one.cancelled_by or None,
         "reason": one.reason or None,
     }
+    if progress.excluded:
+        first: list[ExcludedInstantSchema] = [
+            {"at": iso(at), "reason": reason} for at, reason in list(progress.excluded.items())[:MOST_EXCLUDED]
+        ]
+        schema["excluded"] = {"count": len(progress.excluded), "first": first}
+    return schema

@@ -91,6 +91,8 @@ class JobSchema(Schema, JobForm):
     """Its circuit breaker, if it is open."""
     next_fire: str | None
     """When it is due next: the next instant that no calendar or window excludes."""
+    fired: int
+    """How many of its fires became runs, if its schedule has `max_runs`."""
     takes_args: bool
     """Whether its runs accept arguments of their own."""
     due_at: str | None
@@ -241,6 +243,7 @@ def job_schema(
         "pause": None if record.pause is None else pause_schema(record.pause),
         "open_breaker": None if breaker is None else open_breaker_schema(breaker),
         "next_fire": optional_iso(next_run(record)),
+        "fired": record.fired,
         "takes_args": record.job.takes_args,
         "due_at": optional_iso(record.due_at),
         "pending_run": None if record.pending_run is None else _pending_run(record.pending_run),

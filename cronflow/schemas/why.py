@@ -69,6 +69,14 @@ class KeptByEditSchema(Schema):
     until: str | None
 
 
+class ExcludedSchema(Schema):
+    """Calendars or windows of the schedule exclude the instant: it is skipped."""
+
+    step: Literal["excluded"]
+    reason: str
+    until: str | None
+
+
 class RequestedSchema(Schema):
     """The run was requested outside the schedule, replays another run, belongs to a backfill, or is a part of a run."""
 
@@ -252,6 +260,7 @@ class UnrecordedSchema(Schema):
 
 LinkSchema = (
     DueSchema | NotDueSchema | UpcomingSchema | KeptByEditSchema | RequestedSchema | LatenessSchema | OverlappingSchema
+    | ExcludedSchema
     | UnplannedSchema | PlacedSchema | DispatchedSchema | StartedSchema | TriedSchema | RunsNowSchema | TriesAgainSchema
     | NoRetriesSchema | EndedSchema | UnrecordedSchema | BackfilledSchema | PartsSchema | ChainLinkSchema
 )  # fmt: skip
@@ -286,6 +295,7 @@ def link_schema(link: chain.Link) -> LinkSchema:
             | chain.Requested()
             | chain.Unrecorded()
             | chain.Backfilled()
+            | chain.Excluded()
         ):
             return _schedule_schema(link)
         case chain.Lateness() | chain.Overlapping() | chain.Unplanned() | chain.Placed() | chain.Dispatched():
@@ -316,9 +326,12 @@ def _schedule_schema(
     | chain.KeptByEdit
     | chain.Requested
     | chain.Unrecorded
-    | chain.Backfilled,
+    | chain.Backfilled
+    | chain.Excluded,
 ) -> LinkSchema:
     match link:
+        case chain.Excluded(reason, until):
+            return {"step": "excluded", "reason": reason, "until": optional_iso(until)}
         case chain.Due(instant, ver, since, by, schedule):
             return {
                 "step": "due",

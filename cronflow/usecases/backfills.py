@@ -19,6 +19,7 @@ from cronflow.domain.backfill import (
     FireOutline,
     backfill_id,
     choose,
+    excluded_of,
     instants_between,
     number_of,
     yields,
@@ -39,11 +40,14 @@ CANCELLED = "the backfill was cancelled"
 
 @dataclass(frozen=True, slots=True)
 class BackfillProgress:
-    """A backfill, the number of its runs by state, and why it waits, if it does."""
+    """A backfill, the number of its runs by state, and why it waits, if it does. `excluded`, only of a plan, has the
+    instants that get no run because calendars exclude them, with the reasons.
+    """
 
     backfill: Backfill
     counts: Mapping[RunState, int] = field(default_factory=dict)
     waiting: str | None = None
+    excluded: Mapping[datetime, str] = field(default_factory=dict)
 
 
 class BackfillUseCases:
@@ -54,10 +58,18 @@ class BackfillUseCases:
         self._canceller = Canceller(backends.jobs, backends.runs, backends.queue, clock)
 
     async def plan(
-        self, job: str, first: datetime, last: datetime, scope: BackfillScope, rate: BackfillRate | None = None
-    ) -> Backfill:
+        self,
+        job: str,
+        first: datetime,
+        last: datetime,
+        scope: BackfillScope,
+        rate: BackfillRate | None = None,
+        *,
+        with_excluded: bool = False,
+    ) -> BackfillProgress:
         """What `request` would start. Nothing is written; the id is that of the next backfill. Raises as it does."""
-        return (await self._planned(job, first, last, scope, rate, ""))[0]
+        backfill, _, excluded = await self._planned(job, first, last, scope, rate, "", with_excluded)
+        return BackfillProgress(backfill, excluded=excluded)
 
     async def request(
         self,
@@ -67,16 +79,17 @@ class BackfillUseCases:
         scope: BackfillScope = BackfillScope.MISSING,
         rate: BackfillRate | None = None,
         *,
+        with_excluded: bool = False,
         by: str = "",
     ) -> tuple[Backfill, bool]:
-        """Request runs for the instants of a job in [first, last]. Returns the backfill, and whether it was started:
-        not without instants.
+        """Request runs for the instants of a job in [first, last], without those that its calendars exclude, unless
+        `with_excluded`. Returns the backfill, and whether it was started: not without instants.
 
         Raises NotFound; InvalidInput for a range in the future, or with more than `MOST_INSTANTS` instants, and for a
         job without a schedule; and Conflict while another backfill of the job is running.
         """
         for _ in range(TRIES):
-            backfill, instants = await self._planned(job, first, last, scope, rate, by)
+            backfill, instants, _ = await self._planned(job, first, last, scope, rate, by, with_excluded)
             if not instants:
                 return backfill, False
             if await self._backends.backfills.create(backfill, instants):
@@ -136,8 +149,15 @@ class BackfillUseCases:
         return await self.get(id)
 
     async def _planned(
-        self, job: str, first: datetime, last: datetime, scope: BackfillScope, rate: BackfillRate | None, by: str
-    ) -> tuple[Backfill, Sequence[datetime]]:
+        self,
+        job: str,
+        first: datetime,
+        last: datetime,
+        scope: BackfillScope,
+        rate: BackfillRate | None,
+        by: str,
+        with_excluded: bool,
+    ) -> tuple[Backfill, Sequence[datetime], Mapping[datetime, str]]:
         record, now = await self._record(job), self._clock.now()
         newest = await self._backends.backfills.find(job=job, limit=1)
         if newest and newest[0].state is BackfillState.RUNNING:
@@ -146,8 +166,9 @@ class BackfillUseCases:
         check_reach(first, "first")
         check_reach(last, "last")
         instants = await asyncio.to_thread(instants_between, record.job.schedule, job, first, last, now)
+        excluded = {} if with_excluded else await asyncio.to_thread(excluded_of, record.job.schedule, instants)
         chosen = choose(
-            instants,
+            [one for one in instants if one not in excluded],
             await self._outlines(job, instants),
             scope,
             record.next_fire if record.active else None,
@@ -167,7 +188,7 @@ class BackfillUseCases:
             by=by,
             created_at=now,
         )
-        return backfill, chosen
+        return backfill, chosen, excluded
 
     async def _record(self, job: str) -> JobRecord:
         found = await self._backends.jobs.get([job])

@@ -30,7 +30,8 @@ from cronflow.domain.job import Job, JobRecord, Pause, PendingRun, PlanIntent
 from cronflow.domain.planning import covers_until, fires_text, first_fire, kind_of, run_of_pending
 from cronflow.domain.run import SCHEDULED, Covers, Kind, Run, RunState
 from cronflow.domain.schedule.exclusions import exclusion
-from cronflow.domain.schedule.fires import last_before, next_after
+from cronflow.domain.schedule.fires import is_dynamic, last_before, next_after
+from cronflow.domain.schedule.kinds import Rules, Schedule
 from cronflow.domain.schedule.pins import pins_of, same_fires
 from cronflow.domain.schedule.zones import SECOND
 from cronflow.domain.transitions import Change
@@ -109,7 +110,7 @@ class Editor:
                 elif record.deleted_at is None and is_same(record.job, job):
                     done[name] = Edited("unchanged", record, record)
                 else:
-                    edits.append(_planned(record, _redefined(record, job, now), "edited", by, now))
+                    edits.append(_planned(record, redefined(record, job, now), "edited", by, now))
             if new:
                 created = await self._jobs.create_all(new)
                 done |= {record.name: Edited("created", None, record) for record in new if record.name in created}
@@ -137,7 +138,7 @@ class Editor:
                 if is_same(record.job, job):
                     done[record.name] = Edited("unchanged", record, record)
                 else:
-                    edits.append(_planned(record, _redefined(record, job, now), "edited", by, now))
+                    edits.append(_planned(record, redefined(record, job, now), "edited", by, now))
             if edits:
                 await self._write(edits, now, "edited", keep_waiting=True, done=done)
             left = {record.name for record in found if record.name not in done}
@@ -157,7 +158,7 @@ class Editor:
                 raise NotFound("job", name)
             _expect(name, record, expected)
             job = make(record.job)
-            return record if is_same(record.job, job) else _redefined(record, job, now)
+            return record if is_same(record.job, job) else redefined(record, job, now)
 
         return await self._edit(name, change, "edited", by, keep_waiting=True)
 
@@ -192,7 +193,9 @@ class Editor:
             until = None if record.pause is None else record.pause.until
             over = until is not None and until <= now
             end = until if over and until is not None else now
-            fire = first_fire(record.job, end, consumed(record, end - INSTANT_BEFORE if over else end))
+            fire = record.next_fire
+            if fire is None or fire <= end or not is_dynamic(record.job.schedule):
+                fire = _first_fire(record, end, consumed(record, end - INSTANT_BEFORE if over else end))
             return replace(record, paused=False, pause=None, next_fire=fire, due_at=fire)
 
         return await self._edit(name, change, "paused", by, keep_waiting=True)
@@ -342,7 +345,15 @@ class _Planned:
 
 def _planned(record: JobRecord, changed: JobRecord, reason: str, by: str, now: datetime) -> _Planned:
     since = _since(record, changed, now)
-    changed = replace(changed, ver=record.ver + 1, updated_at=now, since=since, edited_by=by, waiting=None)
+    changed = replace(
+        changed,
+        ver=record.ver + 1,
+        updated_at=now,
+        since=since,
+        edited_by=by,
+        waiting=None,
+        closed=record.exhausted_from,
+    )
     left = left_behind(record, changed.next_fire, now)
     if left is None:
         return _Planned(record, changed, None)
@@ -366,7 +377,7 @@ def _since(record: JobRecord, changed: JobRecord, now: datetime) -> datetime | N
     planned already and is yet to start.
     """
     planned, schedule = record.pending_run, changed.job.schedule
-    if planned is None or planned.fire <= now or schedule is None or not same_fires(schedule, record.job.schedule):
+    if planned is None or planned.fire <= now or schedule is None or not _same_instants(record.job, changed.job):
         return changed.next_fire
     return None if changed.deleted_at is not None else next_after(schedule, now)
 
@@ -387,7 +398,7 @@ def _obsolete(edit: _Planned, run: Run, early: Sequence[Run], now: datetime) -> 
     if (held := version_of(changed).held) is not None:
         return held
     schedule = changed.job.schedule
-    if same_fires(schedule, edit.record.job.schedule):
+    if _same_instants(changed.job, edit.record.job):
         # After an earlier edit, the run may stand for an instant that is past by now.
         excluded = exclusion(schedule, run.fire_at)
         return None if excluded is None else excluded.reason
@@ -412,15 +423,35 @@ def _new(job: Job, by: str, now: datetime) -> JobRecord:
     return JobRecord(job=job, next_fire=fire, due_at=fire, created_at=now, updated_at=now, since=fire, edited_by=by)
 
 
-def _redefined(record: JobRecord, job: Job, now: datetime) -> JobRecord:
-    same = same_fires(record.job.schedule, job.schedule) and record.job.enabled == job.enabled
-    if record.deleted_at is None and same:
-        return replace(record, job=job)
-    fire = first_fire(job, now, consumed(record, now))
+def redefined(record: JobRecord, job: Job, now: datetime) -> JobRecord:
+    """The record after an edit that replaces the job. A schedule that has the same instants keeps its cursor, unless it
+    has reached `max_runs`, and its count.
+    """
+    same = record.deleted_at is None and _same_instants(record.job, job)
+    counted = replace(record, job=job, fired=record.fired if same else 0)
+    keeps = same_fires(record.job.schedule, job.schedule) or (record.next_fire is not None and counted.runs_left != 0)
+    if same and keeps and record.job.enabled == job.enabled:
+        return counted
+    fire = _first_fire(counted, now, consumed(record, now))
     # A paused job stays paused when it is redefined; a deleted job starts unpaused.
     paused = record.paused and record.deleted_at is None
     pause = record.pause if paused else None
-    return replace(record, job=job, deleted_at=None, paused=paused, pause=pause, next_fire=fire, due_at=fire)
+    return replace(counted, deleted_at=None, paused=paused, pause=pause, next_fire=fire, due_at=fire)
+
+
+def _first_fire(record: JobRecord, now: datetime, consumed: datetime | None) -> datetime | None:
+    return None if record.runs_left == 0 else first_fire(record.job, now, consumed)
+
+
+def _same_instants(before: Job, after: Job) -> bool:
+    """Whether the schedules differ at most in `max_runs`, and in which fires are excluded."""
+    return same_fires(_without_max_runs(before.schedule), _without_max_runs(after.schedule))
+
+
+def _without_max_runs(schedule: Schedule | None) -> Schedule | None:
+    if not isinstance(schedule, Rules) or schedule.max_runs is None:
+        return schedule
+    return replace(schedule, max_runs=None)
 
 
 def is_same(job: Job, other: Job) -> bool:

@@ -37,14 +37,15 @@ from cronflow.domain.planning import fires_text, first_fire, run_on_request
 from cronflow.domain.resources import NOTHING, ResourceAmount
 from cronflow.domain.run import Covers, Kind, Run, RunState
 from cronflow.domain.schedule.comparison import FireChanges
+from cronflow.domain.schedule.fires import is_dynamic
 from cronflow.domain.schedule.kinds import Once, Schedule
-from cronflow.domain.schedule.pins import book_of, name_of_pin, pins_of, same_fires
+from cronflow.domain.schedule.pins import book_of, name_of_pin, pins_of
 from cronflow.domain.schedule.preview import Preview, PreviewRow, just_before, preview, rows_after
 from cronflow.domain.upstream_values import upstream_problems
 from cronflow.ports import Backends, Bus, Clock, Signal
 from cronflow.usecases.audit import Auditor, Changed
 from cronflow.usecases.calendar_binding import bind_jobs, bind_schedule, bound_job
-from cronflow.usecases.edit import Edited, Editor, Result, consumed, is_same, left_behind
+from cronflow.usecases.edit import Edited, Editor, Result, consumed, is_same, left_behind, redefined
 from cronflow.usecases.job_breakers import JobBreakers
 from cronflow.usecases.job_graph import JobGraphUseCases
 from cronflow.usecases.limit_names import refuse_absent_limits
@@ -352,13 +353,16 @@ class JobUseCases:
         self, name: str, count: int, start: datetime | None = None, until: datetime | None = None
     ) -> tuple[JobRecord, list[PreviewRow]]:
         """The job and its fires before `until`, starting at the cursor, or with those of its schedule from `start` on;
-        none for a job without a schedule. Raises NotFound, and InvalidInput when `start` is out of reach.
+        none for a job without a schedule. They end with the last run of `max_runs`, and at the cursor if the next one
+        depends on when its run ends. Raises NotFound, and InvalidInput when `start` is out of reach.
         """
         record = await self.get(name)
         after = record.next_fire if start is None else start
         if record.job.schedule is None or after is None:
             return record, []
-        return record, rows_after(record.job.schedule, just_before(after), count, until)
+        left = 1 if is_dynamic(record.job.schedule) else record.runs_left
+        most = count if left is None else min(count, left)
+        return record, rows_after(record.job.schedule, just_before(after), most, until)
 
     async def preview(
         self, schedule: Schedule, count: int, start: datetime | None = None, until: datetime | None = None
@@ -461,13 +465,10 @@ def compare(stored: JobRecord | None, job: Job, now: datetime) -> Comparison:
         return Comparison(new, "created")
     if is_same(stored.job, job):
         return Comparison(stored, "unchanged")
-    planned, warnings = replace(stored, job=job), []
-    if not same_fires(stored.job.schedule, job.schedule) or stored.job.enabled != job.enabled:
-        # The editor restarts the cursor after the instants that are already covered.
-        planned = replace(planned, next_fire=first_fire(job, now, consumed(stored, now)))
-        left = left_behind(stored, planned.next_fire, now)
-        if left is not None and stored.active:
-            warnings.append(_skip_text(*left))
+    planned, warnings = redefined(stored, job, now), []
+    left = left_behind(stored, planned.next_fire, now)
+    if left is not None and stored.active:
+        warnings.append(_skip_text(*left))
     differences = [*_differences(stored.job, job), *_pin_differences(stored.job, job)]
     return Comparison(planned, "changed", differences, warnings)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cronflow.domain.backfill import BackfillRate, BackfillScope, BackfillState
+from cronflow.domain.backfill import Backfill, BackfillRate, BackfillScope, BackfillState
 from cronflow.domain.errors import Conflict, InvalidInput, NotFound
 from cronflow.domain.events import BackfillCancelled, BackfillRequested, Event
 from cronflow.domain.job import system_jobs
@@ -57,7 +57,7 @@ async def test_a_request_is_one_document_with_its_instants(bench: Bench) -> None
 
 
 async def test_a_plan_writes_nothing(bench: Bench) -> None:
-    found = await bench.service.backfills.plan("report", T0, LAST, BackfillScope.MISSING)
+    found = (await bench.service.backfills.plan("report", T0, LAST, BackfillScope.MISSING)).backfill
     assert found.total == 5
     assert await bench.backends.backfills.find() == []
 
@@ -67,7 +67,10 @@ async def test_only_what_is_missing_is_chosen_also_behind_a_range(bench: Bench) 
     failed = a_run(fire=T0 + MINUTE, state=RunState.FAILED, **ENDED)
     open_one = a_run(fire=T0 + 2 * MINUTE)
     await bench.backends.runs.insert([covering, failed, open_one])
-    plan = bench.service.backfills.plan
+
+    async def plan(*asked: Any) -> Backfill:
+        return (await bench.service.backfills.plan(*asked)).backfill
+
     assert (await plan("report", T0, LAST, BackfillScope.MISSING)).total == 3
     chosen = await plan("report", T0, LAST, BackfillScope.FAILED)
     assert (chosen.total, chosen.first_instant) == (1, T0 + MINUTE)

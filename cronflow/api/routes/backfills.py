@@ -40,6 +40,8 @@ class BackfillInput(Input, json_schema_extra={"examples": [EXAMPLE]}):
     """
     rate: Annotated[BackfillRate | None, reads(_rate, Annotated[str | None, Field(examples=["10/m"])])] = None
     """At most so many runs per s, m, h or d."""
+    excluded: bool = False
+    """Also the instants that calendars or windows of the schedule exclude."""
     dry_run: bool = False
     """Only return what would be done."""
 
@@ -78,9 +80,13 @@ async def backfill_job(
     """
     if asked.dry_run:
         response.status_code = 200
-        planned = await service.backfills.plan(name, asked.first, asked.last, asked.only, asked.rate)
-        return backfill_schema(BackfillProgress(planned), planned=True)
-    found, started = await service.backfills.request(name, asked.first, asked.last, asked.only, asked.rate, by=by.name)
+        planned = await service.backfills.plan(
+            name, asked.first, asked.last, asked.only, asked.rate, with_excluded=asked.excluded
+        )
+        return backfill_schema(planned, planned=True)
+    found, started = await service.backfills.request(
+        name, asked.first, asked.last, asked.only, asked.rate, with_excluded=asked.excluded, by=by.name
+    )
     response.status_code = 202 if started else 200
     return backfill_schema(BackfillProgress(found), planned=not started)
 

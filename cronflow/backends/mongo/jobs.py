@@ -13,7 +13,7 @@ from cronflow.backends.mongo.indexes import ANY_PRIORITY
 from cronflow.domain.job import JobRecord, PlanIntent
 from cronflow.domain.placement import OLDEST_EVERY
 from cronflow.domain.version import Version
-from cronflow.ports import Deferral, Move
+from cronflow.ports import CursorMove, Deferral, Move
 
 
 class MongoJobStore:
@@ -92,7 +92,7 @@ class MongoJobStore:
                         "term": term,
                     },
                     "$unset": {"waiting": ""},
-                    "$inc": {"rev": 1},
+                    "$inc": {"rev": 1, "fired": 1} if move.counts else {"rev": 1},
                 },
             )
             for move in moves
@@ -104,6 +104,35 @@ class MongoJobStore:
             rows = await self._jobs.find({"_id": {"$in": list(names)}}, {"pend.fence": 1}).to_list(None)
         fences = {row["_id"]: (row.get("pend") or {}).get("fence") for row in rows}
         return {move.job for move in moves if fences.get(move.job) == move.pending_run.fence}
+
+    async def reposition(self, jobs: Mapping[str, CursorMove], term: int) -> set[str]:
+        """The new `rev` with this term and cursor is as good as an own mark: what it says is true whoever wrote it."""
+        if not jobs:
+            return set()
+        updates = [
+            Update(
+                {"_id": name, "rev": move.rev, "term": {"$lte": term}},
+                {
+                    "$set": {
+                        "next_fire": move.next_fire,
+                        "due_at": move.next_fire,
+                        "term": term,
+                        **({"active": False} if move.next_fire is None else {}),
+                    },
+                    **({} if move.next_fire is None else {"$min": {"since": move.next_fire}}),
+                    "$unset": {"waiting": ""},
+                    "$inc": {"rev": 1},
+                },
+            )
+            for name, move in jobs.items()
+        ]
+        async with self._database.translated():
+            if await self._database.compare_and_set("jobs", updates) == len(jobs):
+                return set(jobs)
+            fields = {"rev": 1, "term": 1, "next_fire": 1}
+            rows = await self._jobs.find({"_id": {"$in": list(jobs)}}, fields).to_list(None)
+        expected = {name: (move.rev + 1, term, move.next_fire) for name, move in jobs.items()}
+        return {row["_id"] for row in rows if (row["rev"], row["term"], row["next_fire"]) == expected[row["_id"]]}
 
     async def defer(self, jobs: Mapping[str, Deferral]) -> None:
         updates = [

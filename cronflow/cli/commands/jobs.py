@@ -411,6 +411,9 @@ def backfill(
     rate: Annotated[
         str | None, typer.Option(metavar="10/m", help="Start at most so many runs per second, minute, hour or day.")
     ] = None,
+    excluded: Annotated[
+        bool, typer.Option("--excluded", help="Also the instants that calendars or windows of the schedule exclude.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be started.")] = False,
     yes: Yes = False,
     output: Output = Format.TABLE,
@@ -428,7 +431,9 @@ def backfill(
 
     async def act(cluster: Cluster) -> BackfillSchema:
         def send(*, dry_run: bool) -> Awaitable[BackfillSchema]:
-            return cluster.jobs.backfill(name, begin, end, only=only.value, rate=rate, dry_run=dry_run)
+            return cluster.jobs.backfill(
+                name, begin, end, only=only.value, rate=rate, excluded=excluded, dry_run=dry_run
+            )
 
         if asks and (count := (await send(dry_run=True))["total"]) > MOST_UNASKED:
             confirm(count, "insert", yes=False)

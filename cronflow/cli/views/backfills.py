@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from cronflow.schemas.backfills import BackfillSchema
 
 
+SHOWN = 10
+"""Excluded instants."""
+
+
 def backfill_table(found: Sequence[BackfillSchema], now: datetime) -> None:
     table_of(
         found,
@@ -58,8 +62,19 @@ def backfill_page(one: BackfillSchema, now: datetime) -> None:
             ("requested", None if planned else _by(times.both(one["created_at"], now), one["by"])),
             ("ended", None if one["ended_at"] is None else _by(times.both(one["ended_at"], now), one["cancelled_by"])),
             ("reason", None if one["reason"] is None else formatting.clean(one["reason"])),
+            ("excluded", _excluded(one)),
         ]
     )
+
+
+def _excluded(one: BackfillSchema) -> str | None:
+    """The instants without a run, in a dry run."""
+    found = one.get("excluded")
+    if found is None:
+        return None
+    shown = [f"{times.absolute(each['at'])} {formatting.one_line(each['reason'])}" for each in found["first"][:SHOWN]]
+    more = [f"and {found['count'] - SHOWN} more; --excluded runs them too"] if found["count"] > SHOWN else []
+    return "\n".join([f"{formatting.plural(found['count'], 'instant')} without a run:", *shown, *more])
 
 
 def _rate(one: BackfillSchema) -> str | None:

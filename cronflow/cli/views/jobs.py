@@ -55,6 +55,8 @@ def job_page(job: JobSchema, latest: Sequence[RunSchema], now: datetime) -> None
     next_fire = None
     if job["next_fire"] is not None:
         next_fire = Text.assemble(times.absolute(job["next_fire"]), "  ", _distance(job["next_fire"], now))
+        if interval := _interval_after_completion(job):
+            next_fire.append(f", or {interval} after the last run has ended if that is later")
         if job["state"] != "active":
             next_fire = Text(f"{times.absolute(job['next_fire'])}  not planned while the job is {job['state']}")
     facts(
@@ -69,6 +71,7 @@ def job_page(job: JobSchema, latest: Sequence[RunSchema], now: datetime) -> None
             # An API of 0.9 has no chains.
             ("followers", ", ".join(job.get("followers") or ()) or None),
             ("next fire", next_fire),
+            ("runs", _runs(job)),
             ("breaker", _breaker(job, now)),
             ("last planned", _last_planned(job, now)),
             ("version", f"{job['version']}, written {times.both(job['updated_at'], now)}"),
@@ -147,6 +150,19 @@ def next_text(job: JobSchema | AppliedSchema, now: datetime) -> Cell:
 
 def next_utc(job: JobSchema | AppliedSchema) -> str:
     return "" if job["next_fire"] is None or job["state"] != "active" else times.absolute(job["next_fire"])
+
+
+def _interval_after_completion(job: JobSchema) -> str | None:
+    schedule: Mapping[str, Any] = job["schedule"] or {}
+    return str(schedule["every"]) if schedule.get("after_completion") else None
+
+
+def _runs(job: JobSchema) -> str | None:
+    """How many of the runs that `max_runs` allows there were."""
+    schedule: Mapping[str, Any] = job["schedule"] or {}
+    most = schedule.get("max_runs")
+    # An API of 0.10 counts none.
+    return None if most is None else f"{job.get('fired', 0)} of {most} (max_runs)"
 
 
 def _pause(job: JobSchema, now: datetime) -> str | None:

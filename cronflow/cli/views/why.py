@@ -106,6 +106,9 @@ def _planning_step(link: LinkSchema, now: datetime) -> Step | None:
     match link["step"]:
         case "parts":
             return _parts(link)
+        case "excluded":
+            until = [] if link["until"] is None else [f"at least until {times.absolute(link['until'])}"]
+            return PASSED, "excluded", [link["reason"], *until]
         case "lateness":
             return _lateness(link)
         case "overlapping":

@@ -125,6 +125,8 @@ def timetable_of(schedule: Cron | Every) -> Timetable:
 def _base_after(schedule: Repeating, after: datetime) -> datetime | None:
     """The first fire strictly after a whole second, without jitter."""
     first, end = _bounds(schedule)
+    if after < first and is_dynamic(schedule) and schedule.start is not None:
+        return first
     after = max(after, first - SECOND)
     if after >= end:
         return None

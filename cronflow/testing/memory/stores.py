@@ -24,6 +24,7 @@ from cronflow.domain.split import parent_of
 from cronflow.domain.transitions import Change
 from cronflow.domain.version import Version
 from cronflow.ports import (
+    CursorMove,
     Deferral,
     Found,
     LargeResult,
@@ -96,6 +97,7 @@ class MemoryJobStore(DocumentPort, port="jobs"):
                 due_at=move.next_fire,
                 pending_run=move.pending_run,
                 waiting=None,
+                fired=record.fired + move.counts,
             ),
         )
         if moved:
@@ -104,6 +106,29 @@ class MemoryJobStore(DocumentPort, port="jobs"):
         record = self.documents.jobs.get(move.job)
         present = None if record is None else record.pending_run
         return present is not None and present.fence == move.pending_run.fence
+
+    async def reposition(self, jobs: Mapping[str, CursorMove], term: int) -> set[str]:
+        return {name for name, move in jobs.items() if self._reposition(name, move, term)}
+
+    def _reposition(self, name: str, move: CursorMove, term: int) -> bool:
+        fire = move.next_fire
+        moved = self.documents.jobs.replace_if(
+            name,
+            lambda record: record.rev == move.rev and record.term <= term,
+            lambda record: replace(
+                record,
+                rev=record.rev + 1,
+                term=term,
+                next_fire=fire,
+                due_at=fire,
+                waiting=None,
+                since=fire if fire and record.since and fire < record.since else record.since,
+            ),
+        )
+        if moved:
+            return True
+        record = self.documents.jobs.get(name)
+        return record is not None and (record.rev, record.term, record.next_fire) == (move.rev + 1, term, fire)
 
     async def defer(self, jobs: Mapping[str, Deferral]) -> None:
         for name, (rev, due_at, waiting, _) in jobs.items():
