@@ -34,6 +34,7 @@ from cronflow.live.hub import Hub, register_cluster_metrics
 from cronflow.node.event_log import EventLog
 from cronflow.node.keep_alive import LoopMonitor
 from cronflow.node.role_loop import NodeRole, Outages, end_tasks, repeat
+from cronflow.node.zone_watch import ZoneWatch
 from cronflow.ports import UNMETERED, Backends, Clock, EventSink, Meter, WebhookSender, discard_event
 from cronflow.supervision import Phase, ProcessStatus, supervised, supervisors
 from cronflow.usecases import UseCases
@@ -195,13 +196,14 @@ def missing_leader_roles(
 
 async def serve_with_stream(server: uvicorn.Server, hub: Hub, roles: Sequence[NodeRole] = ()) -> None:
     """Serve, and run the live stream and the roles, until the server stops."""
-    loop_monitor, outages = LoopMonitor(SystemClock(), hub.meter), Outages()
+    loop_monitor, outages, zone_watch = LoopMonitor(SystemClock(), hub.meter), Outages(), ZoneWatch()
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(hub.run(), name="live stream"),
             *(
                 group.create_task(repeat(role, SystemClock(), outages), name=role.name)
-                for role in (loop_monitor.role, *roles)
+                # Edits compute the first fires of jobs, by the same data as the leader.
+                for role in (loop_monitor.role, NodeRole("zone watch", zone_watch.step, zone_watch.wake), *roles)
             ),
         ]
         try:

@@ -18,6 +18,7 @@ from cronflow.leader.backfiller import Backfiller
 from cronflow.leader.catch_up import CatchUp, CatchUpOptions
 from cronflow.leader.chain_follower import ChainFollower
 from cronflow.leader.contention import Contention
+from cronflow.leader.cursor_corrector import CursorCorrector
 from cronflow.leader.dispatcher import Dispatcher
 from cronflow.leader.elector import Elector
 from cronflow.leader.held_fires import HeldFires
@@ -46,6 +47,7 @@ from cronflow.node.node_metrics import RunCounter, register_node_metrics
 from cronflow.node.role_loop import NodeRole, Outages, StepMonitor
 from cronflow.node.startup import check_servers
 from cronflow.node.timings import Timings
+from cronflow.node.zone_watch import ZoneWatch
 from cronflow.ports import UNMETERED, Backends, Clock, Executor, Meter, Signal, WebhookSender
 from cronflow.usecases.calendar_binding import CalendarUpdates
 from cronflow.usecases.edit import Editor
@@ -77,6 +79,7 @@ LEADER_ROLES = frozenset(
         "pauses",
         "maintenance watch",
         "maintenance",
+        "cursor corrector",
         "node monitor",
         "long run monitor",
         "alert evaluator",
@@ -127,6 +130,7 @@ def build_node(
     incarnation = secrets.token_hex(4)
     node = node_id(name, incarnation)
     counter = RunCounter(backends.rollups, meter)
+    zone_watch = ZoneWatch()
 
     def mongo_away_s() -> float:
         return outages.away_s("MongoDB")
@@ -153,6 +157,7 @@ def build_node(
             catch_up,
             pauses,
             maintenance,
+            cursor_corrector,
         ):
             role.wake.set()
 
@@ -208,6 +213,7 @@ def build_node(
         capabilities=capabilities,
         capacity=capacity,
         early=lambda: worker.accepts_early(),
+        zones=lambda: zone_watch.version,
     )
     worker = Worker(
         backends.queue,
@@ -330,6 +336,7 @@ def build_node(
         emit,
     )
     pauses = PauseEnder(backends.jobs, editor, elector, clock, emit)
+    cursor_corrector = CursorCorrector(backends.jobs, backends.control, elector, zone_watch, planner.look, emit)
     updates = CalendarUpdates(backends.calendars, backends.jobs, editor)
     maintenance = Maintenance(backends.store_admin, editor, elector, system_jobs, log_retention, updates, emit)
     node_monitor = NodeMonitor(backends.membership, backends.events, elector, clock, timings, emit)
@@ -367,6 +374,8 @@ def build_node(
         NodeRole("catch up", catch_up.step, catch_up.wake),
         NodeRole("pauses", pauses.step, pauses.wake),
         NodeRole("maintenance", maintenance.step, maintenance.wake),
+        NodeRole("cursor corrector", cursor_corrector.step, cursor_corrector.wake),
+        NodeRole("zone watch", zone_watch.step, zone_watch.wake),
         NodeRole("worker", worker.step, worker.wake),
         NodeRole("local queue", worker.start_due, worker.instants),
         NodeRole("cancellations", worker.cancellations.step, worker.cancellations.wake),

@@ -192,6 +192,15 @@ class RecoveryEnded(Event):
 
 
 @event
+class CursorsCorrected(Event):
+    """The time zone data of the leader are others than those by which the next fires of these jobs were computed."""
+
+    jobs: int
+    zones: str
+    message = "the next fires of {jobs:job|jobs} moved, because the time zone data have changed"
+
+
+@event
 class NodeJoined(Event):
     node: str
     version: str

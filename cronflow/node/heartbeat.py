@@ -59,6 +59,7 @@ class Heartbeat:
         capabilities: Capabilities | None = None,
         capacity: ResourceAmount | None = None,
         early: Callable[[], int | None] = lambda: None,
+        zones: Callable[[], str] = zone_data,
     ) -> None:
         self._membership = membership
         self._clock = clock
@@ -73,7 +74,7 @@ class Heartbeat:
         self._mongo_away_s = mongo_away_s
         self._breakers = breakers
         self._backlog = backlog
-        self._zones = zone_data()
+        self._zones = zones
         self._capabilities = capabilities
         self._capacity = capacity
         self._early = early
@@ -154,7 +155,7 @@ class Heartbeat:
             started_at=self._started_at,
             breakers=self._breakers(),
             spool=self._backlog(),
-            zones=self._zones,
+            zones=self._zones(),
             capabilities=self._capabilities,
             inserts_runs=True,
             accepts_early=self._early(),

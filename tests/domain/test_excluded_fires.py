@@ -176,7 +176,7 @@ def test_outages_at_any_time_leave_one_run_for_each_fire_and_none_mixes_them(sch
     assert job.schedule is not None
     schedule = job.schedule  # with the name of its job
     for seed in range(10):
-        moments = sorted(random.Random(seed).choices(range(26 * 60), k=7))  # noqa: S311  wake-ups of the planner
+        moments = sorted(random.Random(seed).choices(range(26 * 60), k=7))
         due = all_fires(schedule, T0 + moments[-1] * SECOND)
         record = replace(a_record(due_at=next_after(schedule, T0 - SECOND) or T0), job=job)
         decided: list[datetime] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 
 from pymongo import ReturnDocument
@@ -13,6 +14,7 @@ from cronflow.domain.errors import Deposed
 from cronflow.domain.maintenance_mode import MaintenanceMode
 
 MAINTENANCE = "maintenance"
+ZONE_DATA = "zone_data"
 NOW_US = {"$multiply": [{"$toLong": "$$NOW"}, 1000]}
 
 
@@ -94,6 +96,18 @@ class MongoControl:
         async with self._database.translated():
             result = await self._control.delete_one(match)
         return bool(result.deleted_count)
+
+    async def zone_data(self) -> str | None:
+        async with self._database.translated():
+            document = await self._control.find_one({"_id": ZONE_DATA})
+        return None if document is None else str(document["identity"])
+
+    async def keep_zone_data(self, identity: str, term: int) -> None:
+        match, values = {"_id": ZONE_DATA, "term": {"$lte": term}}, {"identity": identity, "term": term}
+        async with self._database.translated():
+            # An upsert that finds a newer term would insert the same id.
+            with suppress(DuplicateKeyError):
+                await self._control.update_one(match, {"$set": values}, upsert=True)
 
     async def ping(self) -> float:
         return await self._database.ping()

@@ -18,6 +18,7 @@ from cronflow.domain.schedule.hashed import jitter_share
 from cronflow.domain.schedule.kinds import AnyOf, Cron, Every, Once, Repeating, Schedule, find_calendar, utc_instant
 from cronflow.domain.schedule.local_times import BusinessDayTimes, EveryFewDays
 from cronflow.domain.schedule.timetable import Timetable, find_timetable, next_fire
+from cronflow.domain.schedule.zone_cache import depends_on_zone_data
 from cronflow.domain.schedule.zones import EARLIEST, LATEST, SECOND
 
 MOST_COUNTED = 10_000
@@ -220,11 +221,13 @@ def _daily_timetable(every: Every) -> Timetable:
     return _timetable(times, every.tz, every.dst)
 
 
+@depends_on_zone_data
 @lru_cache(maxsize=4096)
 def _timetable(times: EveryFewDays, tz: str, dst: Dst) -> Timetable:
     return Timetable(times, zones.find_zone(tz), dst)
 
 
+@depends_on_zone_data
 @lru_cache(maxsize=1024)
 def _business_day_timetable(
     expr: str, tz: str, dst: Dst, places: tuple[int, ...], calendars: tuple[Calendar, ...]

@@ -18,6 +18,7 @@ from cronflow.domain.schedule.cron_expression import NICKNAMES
 from cronflow.domain.schedule.fires import count_between, next_after
 from cronflow.domain.schedule.kinds import Cron, Schedule
 from cronflow.domain.schedule.timetable import find_timetable
+from cronflow.domain.schedule.zone_cache import depends_on_zone_data
 from cronflow.domain.schedule.zones import SECOND
 
 HOUR = timedelta(hours=1)
@@ -96,6 +97,7 @@ class ScheduleLoad:
         )
 
 
+@depends_on_zone_data
 @lru_cache(maxsize=4096)
 def week_of(schedule: Schedule, first: datetime) -> tuple[Busy, ...]:
     """The hours of the week from `first` in which the schedule fires."""

@@ -21,6 +21,7 @@ from cronflow.domain.schedule import zones
 from cronflow.domain.schedule.cron_expression import REFERENCE, Expression, parse_expression
 from cronflow.domain.schedule.dst import DEFAULT_DST, KEEP_INTERVAL, Dst, GapPolicy, RepeatPolicy
 from cronflow.domain.schedule.local_times import LocalTimes
+from cronflow.domain.schedule.zone_cache import depends_on_zone_data
 from cronflow.domain.schedule.zones import SECOND, OffsetChange
 
 _HORIZON = timedelta(days=50 * 366)
@@ -234,6 +235,7 @@ class _Backwards:
         return self._found
 
 
+@depends_on_zone_data
 @lru_cache(maxsize=4096)
 def find_timetable(expr: str, tz: str, dst: Dst = DEFAULT_DST) -> Timetable:
     """The timetable of an expression, without `H`, in the zone of that name.
@@ -250,6 +252,7 @@ def find_timetable(expr: str, tz: str, dst: Dst = DEFAULT_DST) -> Timetable:
     return timetable
 
 
+@depends_on_zone_data
 @lru_cache(maxsize=16_384)
 def next_fire(timetable: Timetable, after: datetime) -> datetime | None:
     """`Timetable.after`, remembered: many jobs share an expression and a cursor."""

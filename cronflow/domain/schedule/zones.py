@@ -14,6 +14,7 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from cronflow.domain.errors import InvalidInput, Problem
+from cronflow.domain.schedule.zone_cache import depends_on_zone_data
 
 SECOND = timedelta(seconds=1)
 
@@ -45,6 +46,7 @@ class OffsetChange:
     after: timedelta
 
 
+@depends_on_zone_data
 @lru_cache(maxsize=1024)
 def find_zone(name: str) -> ZoneInfo:
     """The IANA zone of this name. Raises InvalidInput with the nearest name when there is none."""
@@ -133,6 +135,7 @@ def _end_of_overlap(zone: ZoneInfo, aware: datetime) -> datetime:
     return change.at.replace(tzinfo=None) + change.before
 
 
+@depends_on_zone_data
 @lru_cache(maxsize=16_384)
 def _changes(zone: ZoneInfo, year: int) -> tuple[OffsetChange, ...]:
     """Every change of offset in a UTC year, found by sampling and bisection because zoneinfo does not list them."""

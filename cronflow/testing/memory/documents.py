@@ -46,6 +46,7 @@ class Documents:
         self.leader: LeaderRecord | None = None
         self.fence_high = 0
         self.maintenance: MaintenanceMode | None = None
+        self.zone_data: tuple[str, int] | None = None
         self.catch_up: CatchUpPlan | None = None
         self.missed: dict[str, int] = {}
         self.events = Table[str, RecordedEvent]()

@@ -470,6 +470,13 @@ class MemoryControl(DocumentPort, port="control"):
         self.documents.maintenance = None
         return True
 
+    async def zone_data(self) -> str | None:
+        return None if self.documents.zone_data is None else self.documents.zone_data[0]
+
+    async def keep_zone_data(self, identity: str, term: int) -> None:
+        if self.documents.zone_data is None or self.documents.zone_data[1] <= term:
+            self.documents.zone_data = identity, term
+
     async def ping(self) -> float:
         return 0.0
 

@@ -1,0 +1,92 @@
+"""Notices that the time zone data of this machine have changed, and makes the process use them.
+
+An update of the system or of the package `tzdata` replaces files that a process has read long ago. A look costs one
+small file where the data have a version, and otherwise the times of all their files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zoneinfo
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import structlog
+
+from cronflow.domain.schedule.zone_cache import forget_zone_data
+from cronflow.node.resources import zone_data
+from cronflow.node.role_loop import Wake
+
+LOOK_S = 60.0
+MAGIC = b"TZif"
+OTHER_FOLDERS = frozenset({"posix", "right"})
+
+log = structlog.get_logger("cronflow.node")
+
+
+class ZoneWatch:
+    """`identity` names the data in use: their version, or a digest of their files. Machines with the same data have
+    the same. `version` is empty where it is not known.
+    """
+
+    def __init__(self, forget: Callable[[], None] = forget_zone_data) -> None:
+        self._forget = forget
+        self._digest = ""
+        self._files: list[ZoneFile] | None = None
+        self.version = zone_data()
+        self.identity = self._identity()
+        self.wake = Wake()
+
+    def look(self) -> str:
+        """The identity of the data now. If they have changed, everything that was computed from them is forgotten."""
+        self.version = zone_data()
+        found = self._identity()
+        if found != self.identity:
+            log.info("time zone data changed", before=self.identity, after=found)
+            self.identity = found
+            self._forget()
+        return found
+
+    async def step(self) -> float:
+        self.look()
+        return LOOK_S
+
+    def _identity(self) -> str:
+        if self.version:
+            return self.version
+        files = zone_files()
+        if files != self._files:
+            self._files, self._digest = files, digest(files)
+        return self._digest
+
+
+class ZoneFile(NamedTuple):
+    """A file below a folder of `zoneinfo.TZPATH`, and what changes with its content."""
+
+    folder: str
+    name: str
+    changed_ns: int
+    size: int
+
+
+def zone_files() -> list[ZoneFile]:
+    """The files of all zones, in the order in which `zoneinfo` searches them."""
+    found = []
+    for folder in zoneinfo.TZPATH:
+        for path in sorted(Path(folder).rglob("*")):
+            name = path.relative_to(folder)
+            if name.parts[0] not in OTHER_FOLDERS and path.is_file():
+                stat = path.stat()
+                found.append(ZoneFile(folder, name.as_posix(), stat.st_mtime_ns, stat.st_size))
+    return found
+
+
+def digest(files: Sequence[ZoneFile]) -> str:
+    """A digest of the names and contents of zones."""
+    found = hashlib.sha256()
+    for file in files:
+        content = Path(file.folder, file.name).read_bytes()
+        if content.startswith(MAGIC):
+            found.update(file.name.encode() + b"\0" + content)
+    return found.hexdigest()[:16]
