@@ -19,7 +19,7 @@ from cronflow.domain.recovery import Dispatch, End, Postpone
 from cronflow.domain.resources import ResourceAmount
 from cronflow.domain.run import OPEN, AttemptResult, Covers, Outcome, Run, RunState
 from cronflow.domain.transitions import Change, ClaimedRun, Transition
-from cronflow.ports import Deferral, LargeResult, LateResult, LogLine, Move, OpenRun, RunningRun, RunQuery
+from cronflow.ports import CursorMove, Deferral, LargeResult, LateResult, LogLine, Move, OpenRun, RunningRun, RunQuery
 from tests.contracts.builders import T0, a_job, a_pend, a_record, a_run
 from tests.contracts.conftest import Stores
 
@@ -57,7 +57,13 @@ async def only_run(stores: Stores, run: str = a_run().id) -> Run:
 
 async def test_a_job_record_comes_back_as_it_was_stored(stores: Stores) -> None:
     record = a_record(
-        pending_run=a_pend(covers=Covers(T0, T0 + MINUTE, 2), reason="misfire"), paused=True, term=3, rev=7, ver=2
+        pending_run=a_pend(covers=Covers(T0, T0 + MINUTE, 2), reason="misfire"),
+        paused=True,
+        term=3,
+        rev=7,
+        ver=2,
+        fired=4,
+        closed=T0,
     )
     assert await stores.jobs.create(record)
     assert await only_job(stores) == record
@@ -200,6 +206,62 @@ async def test_a_move_to_the_end_of_a_schedule_leaves_nothing_that_is_due(stores
     assert ((await only_job(stores)).next_fire, (await only_job(stores)).active) == (None, False)
     assert [row.marked_active for row in await stores.archive.jobs()] == [False]
     assert await stores.jobs.due(T0 + timedelta(days=1), 10) == []
+
+
+async def test_a_move_counts_the_runs_of_a_job_that_has_only_so_many(stores: Stores) -> None:
+    record = a_record(fired=3)
+    await stores.jobs.create(record)
+    counting = replace(a_move(record), counts=True)
+    for _ in range(2):
+        # The second time the answer was lost.
+        assert await stores.jobs.move([counting], term=5) == {"report"}
+        assert (await only_job(stores)).fired == 4
+    assert await stores.jobs.move([replace(counting, pending_run=a_pend(T0, 200))], term=5) == set()
+    assert await stores.jobs.move([replace(a_move(await only_job(stores), fence=300))], term=5) == {"report"}
+    assert (await only_job(stores)).fired == 4
+
+
+async def test_a_cursor_moves_without_a_run_and_everything_else_stays(stores: Stores) -> None:
+    waiting = Waiting(fire=T0, since=T0, reason="the next run is due after the open one has ended")
+    record = a_record(pending_run=a_pend(T0 - MINUTE), since=T0 - MINUTE, waiting=waiting, fired=2, ver=3)
+    await stores.jobs.create(record)
+    for _ in range(2):
+        # The second time the answer was lost.
+        assert await stores.jobs.reposition({"report": CursorMove(0, T0 + MINUTE)}, term=5) == {"report"}
+    moved = replace(record, rev=1, term=5, next_fire=T0 + MINUTE, due_at=T0 + MINUTE, waiting=None)
+    assert await only_job(stores) == moved
+    assert await stores.jobs.due(T0 + timedelta(seconds=59), 10) == []
+    assert [one.name for one in await stores.jobs.due(T0 + MINUTE, 10)] == ["report"]
+
+
+async def test_a_cursor_does_not_move_if_its_job_has_changed_or_a_newer_leader_has_written_it(stores: Stores) -> None:
+    await stores.jobs.create(a_record())
+    await stores.jobs.create(a_record("other", rev=4))
+    (fenced,) = await stores.jobs.fence(["report"], term=6)
+    later = T0 + MINUTE
+    assert await stores.jobs.reposition({"report": CursorMove(0, later)}, term=6) == set()
+    assert await stores.jobs.reposition({"report": CursorMove(fenced.rev, later)}, term=5) == set()
+    both = {"report": CursorMove(0, later), "other": CursorMove(4, later), "missing": CursorMove(0, later)}
+    assert await stores.jobs.reposition(both, term=6) == {"other"}
+    assert (await only_job(stores)).next_fire == T0
+    assert await stores.jobs.reposition({"report": CursorMove(fenced.rev, later)}, term=6) == {"report"}
+    # A move that was computed before is stale.
+    assert await stores.jobs.move([a_move(fenced)], term=6) == set()
+
+
+async def test_a_cursor_that_comes_back_is_the_beginning_of_its_version_and_one_that_ends_is_not_due(
+    stores: Stores,
+) -> None:
+    record = a_record(since=T0, paused=True)
+    await stores.jobs.create(record)
+    await stores.jobs.create(a_record("other", since=T0))
+    assert await stores.jobs.reposition({"report": CursorMove(0, T0 - MINUTE)}, term=1) == {"report"}
+    earlier = T0 - MINUTE
+    assert await only_job(stores) == replace(record, rev=1, term=1, next_fire=earlier, due_at=earlier, since=earlier)
+    assert [row.marked_active for row in await stores.archive.jobs()] == [True, False]
+    assert await stores.jobs.reposition({"other": CursorMove(0, None)}, term=1) == {"other"}
+    assert [row.marked_active for row in await stores.archive.jobs()] == [False, False]
+    assert ((await only_job(stores, "other")).next_fire, (await only_job(stores, "other")).since) == (None, T0)
 
 
 async def test_replacing_makes_every_earlier_read_stale(stores: Stores) -> None:
@@ -922,3 +984,15 @@ async def test_the_maintenance_mode_is_kept_until_it_is_ended(stores: Stores) ->
     assert await stores.control.maintenance() is None
     # It is no leader.
     assert await stores.control.leader() is None
+
+
+async def test_the_time_zone_data_of_the_newest_term_are_kept(stores: Stores) -> None:
+    assert await stores.control.zone_data() is None
+    await stores.control.keep_zone_data("2026a", 3)
+    await stores.control.keep_zone_data("2026b", 3)
+    assert await stores.control.zone_data() == "2026b"
+    # A deposed leader is late.
+    await stores.control.keep_zone_data("2025c", 2)
+    assert await stores.control.zone_data() == "2026b"
+    await stores.control.keep_zone_data("2026c", 4)
+    assert await stores.control.zone_data() == "2026c"

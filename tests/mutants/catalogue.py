@@ -218,11 +218,24 @@ MONGO: tuple[Mutant, ...] = (
         (', "term": {"$lte": term}},\n                {\n', "},\n                {\n"),
         ('"rev": move.rev, "term": {"$lte": term}', '"rev": move.rev, "term": {"$lt": term}'),
         ('                        "term": term,\n', ""),
-        ('                    "$inc": {"rev": 1},\n', ""),
+        ('                    "$inc": {"rev": 1, "fired": 1} if move.counts else {"rev": 1},\n', ""),
+        ('{"rev": 1, "fired": 1} if move.counts else {"rev": 1}', '{"rev": 1}'),
+        ('{"rev": 1, "fired": 1} if move.counts else {"rev": 1}', '{"rev": 1, "fired": 1}'),
         ('                    "$unset": {"waiting": ""},\n', ""),
         ('                        "active": move.next_fire is not None,\n', ""),
         (" == len(moves):", " >= 0:"),
         (" if fences.get(move.job) == move.pending_run.fence", ""),
+        # reposition
+        ('"rev": cursor.rev, ', ""),
+        ('"rev": cursor.rev, "term": {"$lte": term}', '"rev": cursor.rev'),
+        ('"rev": cursor.rev, "term": {"$lte": term}', '"rev": cursor.rev, "term": {"$lt": term}'),
+        (', "due_at": fire, "term": term}', ', "due_at": fire}'),
+        ('{"active": False} if fire is None else {}', "{}"),
+        ('{} if fire is None else {"$min": {"since": fire}}', "{}"),
+        ('"$unset": {"waiting": ""}, "$inc": {"rev": 1}}', '"$unset": {"waiting": ""}}'),
+        ('"$unset": {"waiting": ""}, "$inc"', '"$inc"'),
+        (" == len(jobs):", " >= 0:"),
+        (' if (row["rev"], row["term"], row["next_fire"]) == expected[row["_id"]]', ""),
         # defer
         ('{"_id": name, "rev": one.rev}', '{"_id": name}'),
         # fence
@@ -304,6 +317,9 @@ MONGO: tuple[Mutant, ...] = (
         ('{"$max": ["$fence_hi", ahead]}', "ahead"),
         # end_maintenance
         ('else {"_id": MAINTENANCE, "since": since}', 'else {"_id": MAINTENANCE}'),
+        # keep_zone_data
+        ('{"_id": ZONE_DATA, "term": {"$lte": term}}', '{"_id": ZONE_DATA}'),
+        ('{"_id": ZONE_DATA, "term": {"$lte": term}}', '{"_id": ZONE_DATA, "term": {"$lt": term}}'),
     ),
     *_of(
         "backends/mongo/admin.py",
@@ -334,6 +350,16 @@ MEMORY: tuple[Mutant, ...] = (
         ("                term=term,\n", ""),
         ("                waiting=None,\n", ""),
         ("present is not None and present.fence == move.pending_run.fence", "present is not None"),
+        (" + move.counts", ""),
+        # reposition
+        ("record.rev == cursor.rev and record.term <= term", "record.term <= term"),
+        ("record.rev == cursor.rev and record.term <= term", "record.rev == cursor.rev"),
+        ("record.rev == cursor.rev and record.term <= term", "record.rev == cursor.rev and record.term < term"),
+        ("                rev=cursor.rev + 1,\n", ""),
+        ('"term": term, "waiting": None}', '"waiting": None}'),
+        ('"term": term, "waiting": None}', '"term": term}'),
+        ("fire if fire and record.since and fire < record.since else record.since", "record.since"),
+        (" == (cursor.rev + 1, term, fire)", " is not None"),
         # defer
         ("record is not None and record.rev == rev", "record is not None"),
         # fence

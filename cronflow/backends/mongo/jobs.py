@@ -110,28 +110,15 @@ class MongoJobStore:
         if not jobs:
             return set()
         updates = [
-            Update(
-                {"_id": name, "rev": move.rev, "term": {"$lte": term}},
-                {
-                    "$set": {
-                        "next_fire": move.next_fire,
-                        "due_at": move.next_fire,
-                        "term": term,
-                        **({"active": False} if move.next_fire is None else {}),
-                    },
-                    **({} if move.next_fire is None else {"$min": {"since": move.next_fire}}),
-                    "$unset": {"waiting": ""},
-                    "$inc": {"rev": 1},
-                },
-            )
-            for name, move in jobs.items()
+            Update({"_id": name, "rev": cursor.rev, "term": {"$lte": term}}, _repositioned(cursor.next_fire, term))
+            for name, cursor in jobs.items()
         ]
         async with self._database.translated():
             if await self._database.compare_and_set("jobs", updates) == len(jobs):
                 return set(jobs)
             fields = {"rev": 1, "term": 1, "next_fire": 1}
             rows = await self._jobs.find({"_id": {"$in": list(jobs)}}, fields).to_list(None)
-        expected = {name: (move.rev + 1, term, move.next_fire) for name, move in jobs.items()}
+        expected = {name: (cursor.rev + 1, term, cursor.next_fire) for name, cursor in jobs.items()}
         return {row["_id"] for row in rows if (row["rev"], row["term"], row["next_fire"]) == expected[row["_id"]]}
 
     async def defer(self, jobs: Mapping[str, Deferral]) -> None:
@@ -167,6 +154,13 @@ class MongoJobStore:
         async with self._database.translated():
             result = await self._jobs.replace_one({"_id": record.name, "rev": rev}, document)
         return bool(result.matched_count)
+
+
+def _repositioned(fire: datetime | None, term: int) -> dict[str, Any]:
+    """The update of a job whose cursor moves without a run. One that is not active stays so."""
+    values = {"next_fire": fire, "due_at": fire, "term": term} | ({"active": False} if fire is None else {})
+    earlier = {} if fire is None else {"$min": {"since": fire}}
+    return {"$set": values, **earlier, "$unset": {"waiting": ""}, "$inc": {"rev": 1}}
 
 
 class MongoPlanStore:

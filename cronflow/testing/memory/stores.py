@@ -108,27 +108,25 @@ class MemoryJobStore(DocumentPort, port="jobs"):
         return present is not None and present.fence == move.pending_run.fence
 
     async def reposition(self, jobs: Mapping[str, CursorMove], term: int) -> set[str]:
-        return {name for name, move in jobs.items() if self._reposition(name, move, term)}
+        return {name for name, cursor in jobs.items() if self._reposition(name, cursor, term)}
 
-    def _reposition(self, name: str, move: CursorMove, term: int) -> bool:
-        fire = move.next_fire
+    def _reposition(self, name: str, cursor: CursorMove, term: int) -> bool:
+        fire = cursor.next_fire
+        values: dict[str, Any] = {"next_fire": fire, "due_at": fire, "term": term, "waiting": None}
         moved = self.documents.jobs.replace_if(
             name,
-            lambda record: record.rev == move.rev and record.term <= term,
+            lambda record: record.rev == cursor.rev and record.term <= term,
             lambda record: replace(
                 record,
-                rev=record.rev + 1,
-                term=term,
-                next_fire=fire,
-                due_at=fire,
-                waiting=None,
+                **values,
+                rev=cursor.rev + 1,
                 since=fire if fire and record.since and fire < record.since else record.since,
             ),
         )
         if moved:
             return True
         record = self.documents.jobs.get(name)
-        return record is not None and (record.rev, record.term, record.next_fire) == (move.rev + 1, term, fire)
+        return record is not None and (record.rev, record.term, record.next_fire) == (cursor.rev + 1, term, fire)
 
     async def defer(self, jobs: Mapping[str, Deferral]) -> None:
         for name, (rev, due_at, waiting, _) in jobs.items():
