@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from math import ceil
 
 from cronflow.domain.run import DEAD, SCHEDULED, Run
+from cronflow.domain.schedule.fires import is_dynamic
 from cronflow.domain.schedule.kinds import Schedule
 from cronflow.domain.version import Version, end_of
 from cronflow.testing.schedule_oracle import fires_between
@@ -28,11 +29,13 @@ class Expectation:
 
 
 def expectations(versions: Sequence[Version]) -> list[Expectation]:
-    """The schedule of each version with the span in which it applies, oldest first."""
+    """The schedule of each version with the span in which it applies, oldest first. What depends on when runs end
+    cannot be expected.
+    """
     return [
         Expectation(version.job.schedule, version.since, end_of(versions, place))
         for place, version in enumerate(versions)
-        if version.job.schedule is not None and version.since is not None
+        if version.job.schedule is not None and version.since is not None and not is_dynamic(version.job.schedule)
     ]
 
 
