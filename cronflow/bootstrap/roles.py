@@ -130,7 +130,7 @@ def build_node(
     incarnation = secrets.token_hex(4)
     node = node_id(name, incarnation)
     counter = RunCounter(backends.rollups, meter)
-    zone_watch = ZoneWatch()
+    zone_watch = ZoneWatch(lambda: elector.tenure is not None)
 
     def mongo_away_s() -> float:
         return outages.away_s("MongoDB")
@@ -284,7 +284,7 @@ def build_node(
         contention,
         unplaced,
         look_ahead,
-        maintenance_watch.held,
+        lambda tenure: cursor_corrector.held(tenure) or maintenance_watch.held(tenure),
         occupancy,
         lambda: splitter.wake.set(),
         catch_up,

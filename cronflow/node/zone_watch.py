@@ -27,34 +27,40 @@ log = structlog.get_logger("cronflow.node")
 
 class ZoneWatch:
     """`identity` names the data in use: their version, or a digest of their files. Machines with the same data have
-    the same. `version` is empty where it is not known.
+    the same. `version` is empty where it is not known. While the process leads, the corrector of cursors decides when
+    new data are used.
     """
 
-    def __init__(self, forget: Callable[[], None] = forget_zone_data) -> None:
+    def __init__(
+        self, leads: Callable[[], bool] = lambda: False, forget: Callable[[], None] = forget_zone_data
+    ) -> None:
+        self._leads = leads
         self._forget = forget
         self._digest = ""
         self._files: list[ZoneFile] | None = None
         self.version = zone_data()
-        self.identity = self._identity()
+        self.identity = self.found()
         self.wake = Wake()
 
-    def look(self) -> str:
-        """The identity of the data now. If they have changed, everything that was computed from them is forgotten."""
-        self.version = zone_data()
-        found = self._identity()
-        if found != self.identity:
-            log.info("time zone data changed", before=self.identity, after=found)
-            self.identity = found
-            self._forget()
-        return found
+    def found(self) -> str:
+        """The identity of the data that this machine has now."""
+        version = zone_data()
+        return version or self._digest_of_files()
+
+    def use(self, identity: str) -> None:
+        """Use the data that this machine has now. Everything that was computed from others is forgotten."""
+        if identity == self.identity:
+            return
+        log.info("time zone data changed", before=self.identity, after=identity)
+        self.identity, self.version = identity, zone_data()
+        self._forget()
 
     async def step(self) -> float:
-        self.look()
+        if not self._leads():
+            self.use(self.found())
         return LOOK_S
 
-    def _identity(self) -> str:
-        if self.version:
-            return self.version
+    def _digest_of_files(self) -> str:
         files = zone_files()
         if files != self._files:
             self._files, self._digest = files, digest(files)

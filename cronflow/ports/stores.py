@@ -384,11 +384,13 @@ class Control(Protocol):
     async def end_maintenance(self, since: datetime | None = None) -> bool:
         """Turn it off; with `since` only the one that began then. False if it is off, or another one."""
 
-    async def zone_data(self) -> str | None:
-        """The time zone data by which a leader has checked all cursors."""
+    async def claim_zone_data(self, identity: str, term: int) -> bool | None:
+        """In one step: write the term, and return whether the cursors are right by these time zone data. If not, they
+        are right by none from now on. None: a newer term has claimed them.
+        """
 
     async def keep_zone_data(self, identity: str, term: int) -> None:
-        """Write them, unless a newer term has."""
+        """The cursors are right by these time zone data. Without effect if a newer term has claimed them."""
 
     async def ping(self) -> float:
         """Round trip in seconds. Raises BackendUnavailable if no majority can be written."""

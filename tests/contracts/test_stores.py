@@ -986,13 +986,25 @@ async def test_the_maintenance_mode_is_kept_until_it_is_ended(stores: Stores) ->
     assert await stores.control.leader() is None
 
 
-async def test_the_time_zone_data_of_the_newest_term_are_kept(stores: Stores) -> None:
-    assert await stores.control.zone_data() is None
-    await stores.control.keep_zone_data("2026a", 3)
-    await stores.control.keep_zone_data("2026b", 3)
-    assert await stores.control.zone_data() == "2026b"
-    # A deposed leader is late.
-    await stores.control.keep_zone_data("2025c", 2)
-    assert await stores.control.zone_data() == "2026b"
-    await stores.control.keep_zone_data("2026c", 4)
-    assert await stores.control.zone_data() == "2026c"
+async def test_the_cursors_are_right_by_the_data_that_were_kept_until_other_data_are_claimed(stores: Stores) -> None:
+    control = stores.control
+    assert await control.claim_zone_data("2026a", 1) is False
+    # It died before it had corrected anything.
+    assert await control.claim_zone_data("2026a", 2) is False
+    await control.keep_zone_data("2026a", 2)
+    assert await control.claim_zone_data("2026a", 3) is True
+    # The data have changed while it leads, and changed back.
+    assert await control.claim_zone_data("2026b", 3) is False
+    assert await control.claim_zone_data("2026a", 3) is False
+
+
+async def test_a_deposed_leader_neither_claims_the_data_nor_keeps_them(stores: Stores) -> None:
+    control = stores.control
+    assert await control.claim_zone_data("2026a", 1) is False
+    assert await control.claim_zone_data("2026b", 2) is False
+    await control.keep_zone_data("2026a", 1)
+    assert await control.claim_zone_data("2026a", 1) is None
+    assert await control.claim_zone_data("2026b", 2) is False
+    await control.keep_zone_data("2026b", 2)
+    assert await control.claim_zone_data("2026a", 1) is None
+    assert await control.claim_zone_data("2026b", 2) is True

@@ -317,9 +317,12 @@ MONGO: tuple[Mutant, ...] = (
         ('{"$max": ["$fence_hi", ahead]}', "ahead"),
         # end_maintenance
         ('else {"_id": MAINTENANCE, "since": since}', 'else {"_id": MAINTENANCE}'),
-        # keep_zone_data
+        # claim_zone_data and keep_zone_data
         ('{"_id": ZONE_DATA, "term": {"$lte": term}}', '{"_id": ZONE_DATA}'),
         ('{"_id": ZONE_DATA, "term": {"$lte": term}}', '{"_id": ZONE_DATA, "term": {"$lt": term}}'),
+        ('{"$set": {"term": term, "identity"', '{"$set": {"identity"'),
+        ('{"$cond": [is_same, "$identity", None]}', '"$identity"'),
+        ('{"_id": ZONE_DATA, "term": term}', '{"_id": ZONE_DATA}'),
     ),
     *_of(
         "backends/mongo/admin.py",

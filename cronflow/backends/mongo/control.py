@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import datetime
 
 from pymongo import ReturnDocument
@@ -97,17 +96,26 @@ class MongoControl:
             result = await self._control.delete_one(match)
         return bool(result.deleted_count)
 
-    async def zone_data(self) -> str | None:
+    async def claim_zone_data(self, identity: str, term: int) -> bool | None:
+        """One findOneAndUpdate. What is kept is the name that is claimed, or none, so the result tells which it was."""
+        is_same = {"$eq": ["$identity", {"$literal": identity}]}
+        update = [{"$set": {"term": term, "identity": {"$cond": [is_same, "$identity", None]}}}]
         async with self._database.translated():
-            document = await self._control.find_one({"_id": ZONE_DATA})
-        return None if document is None else str(document["identity"])
+            try:
+                found = await self._control.find_one_and_update(
+                    {"_id": ZONE_DATA, "term": {"$lte": term}},
+                    update,
+                    upsert=True,
+                    return_document=ReturnDocument.AFTER,
+                )
+            except DuplicateKeyError:
+                # The document exists, and its term is newer.
+                return None
+        return bool(found["identity"] == identity)
 
     async def keep_zone_data(self, identity: str, term: int) -> None:
-        match, values = {"_id": ZONE_DATA, "term": {"$lte": term}}, {"identity": identity, "term": term}
         async with self._database.translated():
-            # An upsert that finds a newer term would insert the same id.
-            with suppress(DuplicateKeyError):
-                await self._control.update_one(match, {"$set": values}, upsert=True)
+            await self._control.update_one({"_id": ZONE_DATA, "term": term}, {"$set": {"identity": identity}})
 
     async def ping(self) -> float:
         return await self._database.ping()

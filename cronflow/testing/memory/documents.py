@@ -46,7 +46,7 @@ class Documents:
         self.leader: LeaderRecord | None = None
         self.fence_high = 0
         self.maintenance: MaintenanceMode | None = None
-        self.zone_data: tuple[str, int] | None = None
+        self.zone_data: tuple[str | None, int] = None, 0
         self.catch_up: CatchUpPlan | None = None
         self.missed: dict[str, int] = {}
         self.events = Table[str, RecordedEvent]()

@@ -468,11 +468,15 @@ class MemoryControl(DocumentPort, port="control"):
         self.documents.maintenance = None
         return True
 
-    async def zone_data(self) -> str | None:
-        return None if self.documents.zone_data is None else self.documents.zone_data[0]
+    async def claim_zone_data(self, identity: str, term: int) -> bool | None:
+        found, claimed = self.documents.zone_data
+        if claimed > term:
+            return None
+        self.documents.zone_data = (found if found == identity else None), term
+        return found == identity
 
     async def keep_zone_data(self, identity: str, term: int) -> None:
-        if self.documents.zone_data is None or self.documents.zone_data[1] <= term:
+        if self.documents.zone_data[1] == term:
             self.documents.zone_data = identity, term
 
     async def ping(self) -> float:
