@@ -1,4 +1,4 @@
-"""The checker of histories: the rules H1 to H14, each a function that yields what contradicts the protocol.
+"""The checker of histories: the rules H1 to H15, each a function that yields what contradicts the protocol.
 
 It shares with the code that it judges the values, the table of transitions and nothing that plans, places or recovers:
 instants come from the oracle, by way of the audit. A rule that faults may bend says by which, and looks for one whose
@@ -17,15 +17,21 @@ from cronflow.domain.chain import On
 from cronflow.domain.concurrency import LimitUse, uses_of
 from cronflow.domain.job import Delivery, StartGuard
 from cronflow.domain.run import ENDED, SCHEDULED, Attempt, Kind, Outcome, Run, RunState, run_id
-from cronflow.domain.schedule.fires import last_before
+from cronflow.domain.schedule.exclusions import exclusion
+from cronflow.domain.schedule.fires import is_dynamic, last_before
+from cronflow.domain.schedule.kinds import Once
 from cronflow.domain.split import Split
 from cronflow.domain.transitions import TRANSITIONS
 from cronflow.domain.version import Version, version_due
 from cronflow.testing.audit import audit, expectations
+from cronflow.testing.schedule_oracle import fires_between
 from tests.history.history import END, START, History, Noted, Step
 
 OLD_MAY_START = timedelta(seconds=5)
 """For how long after an edit an item of an older version may still start (`start_guard: redis`)."""
+SECOND = timedelta(seconds=1)
+BY_WINDOW = ("calendar ", "blackout", "outside of ")
+"""How the reasons of excluded instants begin."""
 UNWRITTEN = timedelta(seconds=10)
 """For how long an outcome may exist in the memory of its node alone: a call to MongoDB that fails, and one more."""
 
@@ -325,6 +331,27 @@ def a_parent_follows_from_its_parts(history: History) -> Violations:
     yield from flaws_of_parents(history.runs)
 
 
+def excluded_instants_are_skipped(history: History) -> Violations:
+    """H15: an instant that a window or calendar excludes does not run by the schedule, and the skipped run that has
+    such a reason covers no other one.
+    """
+    for run in history.runs:
+        versions = [version for version in history.versions(run.job) if version.ver == run.job_ver]
+        schedule = versions[0].job.schedule if versions else None
+        if run.kind not in SCHEDULED or schedule is None or isinstance(schedule, Once) or not schedule.has_exclusions:
+            continue
+        skipped = run.state is RunState.SKIPPED and not run.attempts
+        by_window = skipped and (run.reason or "").startswith(BY_WINDOW)
+        last = run.fire_at if run.covers is None else run.covers.last
+        instants = [run.fire_at] if is_dynamic(schedule) else fires_between(schedule, run.fire_at, last + SECOND)
+        for instant in instants:
+            excluded = exclusion(schedule, instant)
+            if by_window and excluded is None:
+                yield run.id, f"skipped as {run.reason}, and {instant:%T} is allowed"
+            if excluded is not None and not skipped:
+                yield run.id, f"it ran, and {instant:%T} is excluded: {excluded.reason}"
+
+
 def flaws_of_parents(runs: Sequence[Run]) -> Violations:
     """What contradicts H14 among these runs."""
     split = {run.id: run for run in runs if run.split is not None}
@@ -374,6 +401,7 @@ RULES: Mapping[str, Callable[[History], Violations]] = {
     "H12": no_limit_is_exceeded,
     "H13": each_end_is_answered_once,
     "H14": a_parent_follows_from_its_parts,
+    "H15": excluded_instants_are_skipped,
 }
 
 

@@ -16,6 +16,8 @@ from cronflow.domain.chain import ChainLink, On, Upstream, UpstreamRun
 from cronflow.domain.concurrency import KeyedConcurrency
 from cronflow.domain.job import Delivery, Overlap, Retry, StartGuard
 from cronflow.domain.run import Attempt, AttemptResult, Covers, Kind, Outcome, Run, RunState, run_id
+from cronflow.domain.schedule.calendar import Period
+from cronflow.domain.schedule.kinds import Every
 from cronflow.domain.split import Split, SplitBy
 from cronflow.ports import LateResult
 from tests.contracts.builders import T0, a_job, a_pend, a_record, a_run
@@ -234,6 +236,13 @@ def with_followers(history: History, answers: Sequence[str] = PAYMENT) -> Histor
     return with_steps(changed, *steps)
 
 
+def with_window(history: History, first: int, end: int, reason: str = "overlap") -> History:
+    """The reports of these minutes are excluded; the fourth was skipped for the reason."""
+    window = Period(T0 + first * MINUTE, T0 + end * MINUTE)
+    record = replace(history.jobs[0], job=a_job("report", schedule=Every("60s", blackout=(window,))))
+    return with_run(replace(history, jobs=[record, history.jobs[1]]), REPORT[3], reason=reason)
+
+
 Forge = Callable[[History], History]
 FORGED: Sequence[tuple[str, str, Forge]] = [
     ("H1", "an instant without a run", lambda h: without_run(h, REPORT[1])),
@@ -289,6 +298,8 @@ FORGED: Sequence[tuple[str, str, Forge]] = [
     ("H14", "parts of a run that never began", lambda h: with_run(h, PARENT, split=Split(by=SplitBy.SHARDS, total=2))),
     ("H14", "a success of parts that were cancelled", lambda h: with_run(h, PARENT, state=RunState.SUCCEEDED)),
     ("H14", "a parent that ended before its parts", lambda h: with_run(h, f"{PARENT}~s0", ended_at=at(2))),
+    ("H15", "an excluded instant that ran", lambda h: with_window(h, 2, 4)),
+    ("H15", "an allowed instant that a window skipped", lambda h: with_window(h, 5, 6, "blackout")),
     ("H11", "started and not recorded", lambda h: with_lines(quiet(h), Noted(START, REPORT[0], 77, "n1", at(0)))),
 ]
 
@@ -297,6 +308,7 @@ def test_a_history_as_it_should_be_has_no_findings() -> None:
     assert check(a_history()) == []
     assert check(quiet(a_history())) == []
     assert check(with_followers(a_history())) == []
+    assert check(with_window(a_history(), 3, 4, "blackout")) == []
 
 
 @pytest.mark.parametrize(("rule", "what", "forge"), FORGED, ids=[f"{rule}: {what}" for rule, what, _ in FORGED])
