@@ -64,3 +64,11 @@ def test_without_one_rule_a_run_begins_too_early(rule: str) -> None:
     verdict, _, steps = completion.explore(completion.Config(mutant=rule), MOST)
     assert verdict not in {"ok", "cut"}
     assert steps
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("configuration", [cursors.Config(), THREE_TERMS], ids=["four instants", "three terms"])
+def test_the_cursors_are_right_in_larger_configurations(configuration: cursors.Config) -> None:
+    verdict, states, steps = cursors.explore(configuration, 2_000_000)
+    assert verdict == "ok", "\n".join(steps)
+    assert states > 100_000
