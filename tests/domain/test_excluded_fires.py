@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import date, datetime, time, timedelta
+from datetime import datetime, time, timedelta
 
 import pytest
 
@@ -16,7 +16,7 @@ from cronflow.domain.catch_up import missed_runs, skips_first
 from cronflow.domain.job import JobRecord, Misfire, MisfirePolicy, Overlap
 from cronflow.domain.planning import Decision, Fire, SkipFire, Wait, cursor_after, decide, decide_early, skip_missed
 from cronflow.domain.run import Covers
-from cronflow.domain.schedule.calendar import Calendar, DaySpan, Period, WeeklyHours
+from cronflow.domain.schedule.calendar import Calendar, Period, WeeklyHours
 from cronflow.domain.schedule.exclusions import exclusion
 from cronflow.domain.schedule.fires import next_after
 from cronflow.domain.schedule.kinds import AnyOf, Cron, Every, Schedule, bound
@@ -56,13 +56,13 @@ def test_excluded_fires_that_are_past_are_one_run_that_ends_before_the_first_all
 
 
 def test_days_and_windows_in_a_row_are_one_run_with_the_first_reasons() -> None:
-    feast = tuple(DaySpan(date(2026, 12, 24 + n), date(2026, 12, 24 + n), f"day {n}") for n in range(5))
-    schedule = bound(Cron("0 * * * *", calendars=("feast",)), [Calendar(name="feast", days=feast)])
     fire = datetime(2026, 12, 24, tzinfo=T0.tzinfo)
+    days = [Period(fire + n * DAY, fire + (n + 1) * DAY, f"day {n}") for n in range(5)]
+    schedule = Cron("0 * * * *", blackout=tuple(days))
     record = replace(a_record(due_at=fire), job=a_job(schedule=schedule))
     decision = decide(record, fire + 30 * DAY, [])
     assert isinstance(decision, SkipFire)
-    assert decision.reason == "calendar feast: day 0; calendar feast: day 1; calendar feast: day 2; and 2 more"
+    assert decision.reason == "blackout: day 0; blackout: day 1; blackout: day 2; and 2 more"
     assert decision.covers == Covers(fire, fire + 5 * DAY - HOUR, 120)
 
 

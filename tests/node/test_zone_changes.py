@@ -12,6 +12,8 @@ import pytest
 
 from cronflow.domain.events import CursorsCorrected
 from cronflow.domain.job import Job, PythonTarget
+from cronflow.domain.schedule.calendar import Period
+from cronflow.domain.schedule.exclusions import exclusion
 from cronflow.domain.schedule.kinds import Cron, Every, Schedule
 from cronflow.domain.schedule.zone_cache import forget_zone_data
 from cronflow.testing.clock import FakeClock
@@ -153,3 +155,13 @@ async def test_a_paused_job_is_corrected_and_stays_paused(zones: Path) -> None:
         assert await cursor(cluster, "report") == START + HOUR
         record = await cluster.service.jobs.get("report")
         assert (record.paused, record.active) == (True, False)
+
+
+def test_the_windows_of_a_schedule_follow_the_data(zones: Path) -> None:
+    local = datetime(2026, 11, 21, 14)  # noqa: DTZ001  of the zone
+    schedule = Cron("* * * * *", tz=ZONE, blackout=(Period(local, local + HOUR),))
+    assert exclusion(schedule, START + HOUR) is not None
+    write_zone(zones, ZONE, 2 * HOUR)
+    forget_zone_data()
+    assert exclusion(schedule, START + HOUR) is None
+    assert exclusion(schedule, START) is not None

@@ -120,15 +120,18 @@ class WindowSet:
         return self._hours
 
     def _in(self, tz: str) -> _Periods:
-        if tz not in self._by_zone:
-            self._by_zone[tz] = _Periods(self._periods, zones.find_zone(tz))
-        return self._by_zone[tz]
+        zone, found = zones.find_zone(tz), self._by_zone.get(tz)
+        # The zone is another one after its data have changed.
+        if found is None or found.zone is not zone:
+            found = self._by_zone[tz] = _Periods(self._periods, zone)
+        return found
 
 
 class _Periods:
     """Periods in one zone, ordered by their start. `_last[n]` is the one that ends last of the first n + 1."""
 
     def __init__(self, periods: Sequence[Period], zone: ZoneInfo) -> None:
+        self.zone = zone
         spans = [
             Period(start, end, one.name) for one in periods for start, end in [_instants(one, zone)] if start < end
         ]
