@@ -5,15 +5,13 @@
 
 from __future__ import annotations
 
-import sys
 import zoneinfo
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from cronflow.domain.errors import InvalidInput, Problem
-
-_SCHEDULES = "cronflow.domain.schedule"
+from cronflow.domain.schedule.zone_cache import forget_zone_data
 
 
 @contextmanager
@@ -50,9 +48,4 @@ def lacking(folder: Path, zones: Iterator[str] | list[str]) -> list[str]:
 
 def _use(*folders: str) -> None:
     zoneinfo.reset_tzpath(folders)
-    zoneinfo.ZoneInfo.clear_cache()
-    for name, module in list(sys.modules.items()):
-        if name.startswith(_SCHEDULES):
-            for value in list(vars(module).values()):
-                if hasattr(value, "cache_clear"):
-                    value.cache_clear()
+    forget_zone_data()
