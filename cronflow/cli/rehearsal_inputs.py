@@ -19,6 +19,8 @@ from cronflow.cli.terminal import times
 from cronflow.domain.concurrency import MOST_CONCURRENT
 from cronflow.domain.permits import NamedLimit
 from cronflow.domain.resources import ResourceAmount
+from cronflow.domain.schedule.calendar import Calendar
+from cronflow.domain.schedule.kinds import Rules
 from cronflow.rehearsal.scenario import DEFAULT_SLOTS, RehearsedJob, RehearsedNode
 from cronflow.rehearsal.selection import merged, nodes_for
 
@@ -53,16 +55,18 @@ class Inputs:
     jobs: list[RehearsedJob] = field(default_factory=list)
     nodes: list[RehearsedNode] = field(default_factory=list)
     limits: list[NamedLimit] = field(default_factory=list)
+    calendars: list[Calendar] = field(default_factory=list)
     durations: dict[str, timedelta] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
 async def read_cluster(cluster: Cluster) -> Inputs:
-    """The jobs with their state, the nodes and the limits."""
+    """The jobs with their state, the nodes, the limits and the calendars."""
     from cronflow.cli.connect import first_of
     from cronflow.cli.views.jobs import definition
     from cronflow.client.authenticated import NotPermitted
     from cronflow.documents import parse_job
+    from cronflow.documents.calendars import CalendarForm, parse_calendar
     from cronflow.documents.limits import parse_limit
 
     found = Inputs()
@@ -71,6 +75,11 @@ async def read_cluster(cluster: Cluster) -> Inputs:
     if len(found.jobs) > MOST_JOBS:
         found.jobs.pop()
         found.notes.append(f"only the first {MOST_JOBS:,} jobs by name were read")
+    names = [calendar["name"] async for calendar in cluster.calendars.list()]
+    for name in names:
+        calendar = await cluster.calendars.get(name)
+        form = {key: value for key, value in calendar.items() if key in CalendarForm.__annotations__}
+        found.calendars.append(parse_calendar(form, name))
     try:
         found.nodes = [_node(node) async for node in cluster.nodes.list() if node["state"] != "draining"]
         limits = [limit async for limit in cluster.limits.list()]
@@ -86,7 +95,7 @@ def _rehearsed(job: JobSchema, parsed: Job) -> RehearsedJob:
     pause = job["pause"]
     until = None if pause is None or pause["until"] is None else times.parsed(pause["until"])
     next_fire = None if job["next_fire"] is None else times.parsed(job["next_fire"])
-    return RehearsedJob(parsed, next_fire, job["paused"], until)
+    return RehearsedJob(parsed, next_fire, job["paused"], until, done=job["state"] == "done")
 
 
 def _node(node: NodeSchema) -> RehearsedNode:
@@ -149,6 +158,10 @@ def complete(inputs: Inputs, jobs: Sequence[Job], count: int | None, slots: int 
 
 
 def cursor(one: RehearsedJob, first: datetime, *, from_now: bool) -> RehearsedJob:
-    """The job as it will be at the beginning of the period: its present cursor only holds for a period from now on."""
-    holds = one.next_fire is not None and (from_now or one.next_fire >= first)
+    """The job as it will be at the beginning of the period: its present cursor only holds for a period from now on. A
+    job with calendars shows the next fire that they allow, which may be later than its cursor.
+    """
+    schedule = one.job.schedule
+    shown = one.next_fire is not None and not (isinstance(schedule, Rules) and schedule.has_exclusions)
+    holds = shown and one.next_fire is not None and (from_now or one.next_fire >= first)
     return one if holds else replace(one, next_fire=None)

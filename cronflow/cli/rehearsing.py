@@ -114,6 +114,7 @@ class Flags:
             outage=RehearsedOutage(down_at, self._down()) if self.outage is not None else None,
             kill_leader_at=None if self.kill_leader is None else _after(period.first, self.kill_leader),
             limits=tuple(inputs.limits),
+            calendars=tuple(inputs.calendars),
             catch_up=CatchUpOptions(rate=read.catch_up_rate, limit=read.recovery_limit),
         )
 
@@ -177,28 +178,29 @@ class Rehearsing:
     async def read(self, cluster: Cluster) -> Inputs:
         """The jobs of the cluster, and the durations of those that are rehearsed."""
         inputs = await read_cluster(cluster)
-        names = self._cast(inputs.jobs, self.changes).names
+        names = self._cast(inputs, self.changes).names
         inputs.durations = await read_durations(cluster, names, self.durations)
         return inputs
 
     def without_cluster(self) -> Result:
         """Rehearse the jobs of the files as if they were applied to an empty cluster."""
-        return self._rehearse(Inputs(), self._cast([RehearsedJob(job) for job in self.changes], ()))
+        inputs = Inputs(jobs=[RehearsedJob(job) for job in self.changes])
+        return self._rehearse(inputs, self._cast(inputs, ()))
 
     def with_cluster(self, inputs: Inputs) -> Result:
         """Rehearse the jobs of the cluster."""
-        return self._rehearse(inputs, self._cast(inputs.jobs, self.changes))
+        return self._rehearse(inputs, self._cast(inputs, self.changes))
 
-    def _cast(self, jobs: Sequence[RehearsedJob], changes: Sequence[Job]) -> _Cast:
-        present = {one.job.name: one for one in jobs}
-        changed = {job.name: replace(present.get(job.name, RehearsedJob(job)), job=job) for job in changes}
+    def _cast(self, inputs: Inputs, changes: Sequence[Job]) -> _Cast:
+        present = {one.job.name: one for one in inputs.jobs}
+        changed = {job.name: replace(present.get(job.name, RehearsedJob(job)), job=job, done=False) for job in changes}
         together = {**present, **changed}
         names = set(chosen(list(together.values()), self.patterns, self.labels))
         if not names and (self.patterns or self.labels):
             raise InvalidInput(Problem("--job", "no job matches", "see the names: cronflow jobs list -o name"))
         together = {name: one for name, one in together.items() if name in names}
         period = self.flags.period(self.now, _zones(one.job for one in (*together.values(), *present.values())))
-        kept, left_out = select(together.values(), period.first, period.until)
+        kept, left_out = select(together.values(), period.first, period.until, calendars=inputs.calendars)
         rehearsed = {one.job.name for one in kept}
         return _Cast(
             period,

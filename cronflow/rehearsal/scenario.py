@@ -10,6 +10,7 @@ from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import Job
 from cronflow.domain.permits import NamedLimit
 from cronflow.domain.resources import ResourceAmount
+from cronflow.domain.schedule.calendar import Calendar
 from cronflow.leader.catch_up import CatchUpOptions
 
 LONGEST = timedelta(days=35)
@@ -33,13 +34,15 @@ class RehearsedNode:
 @dataclass(frozen=True, slots=True)
 class RehearsedJob:
     """A job, and its state if it comes from a cluster. `next_fire` is its cursor, None for the first fire of the
-    period. A job whose `paused` is true stays paused until `paused_until`, or for the whole period.
+    period; a job that is `done` never fires again. A job whose `paused` is true stays paused until `paused_until`, or
+    for the whole period.
     """
 
     job: Job
     next_fire: datetime | None = None
     paused: bool = False
     paused_until: datetime | None = None
+    done: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,7 @@ class Scenario:
     outage: RehearsedOutage | None = None
     kill_leader_at: datetime | None = None
     limits: Sequence[NamedLimit] = ()
+    calendars: Sequence[Calendar] = ()
     catch_up: CatchUpOptions = DEFAULT_CATCH_UP
 
     def __post_init__(self) -> None:

@@ -11,8 +11,9 @@ from datetime import datetime, timedelta
 
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.job import SYSTEM_PREFIX, CommandTarget, HttpTarget, Job
+from cronflow.domain.schedule.calendar import Calendar
 from cronflow.domain.schedule.fires import count_between, is_dynamic
-from cronflow.domain.schedule.kinds import AnyOf, Every, Schedule
+from cronflow.domain.schedule.kinds import AnyOf, Every, Schedule, bound
 from cronflow.rehearsal.scenario import MOST_FIRES, RehearsedJob, RehearsedNode
 
 SECOND = timedelta(seconds=1)
@@ -31,7 +32,11 @@ class NotRehearsed:
 
 
 def select(
-    jobs: Iterable[RehearsedJob], first: datetime, until: datetime, most: int = MOST_FIRES
+    jobs: Iterable[RehearsedJob],
+    first: datetime,
+    until: datetime,
+    most: int = MOST_FIRES,
+    calendars: Sequence[Calendar] = (),
 ) -> tuple[list[RehearsedJob], list[NotRehearsed]]:
     """The jobs to rehearse in the period, and those to leave out."""
     kept: dict[str, RehearsedJob] = {}
@@ -42,7 +47,7 @@ def select(
             left_out.append(NotRehearsed(one.job.name, reason))
             continue
         try:
-            fires[one.job.name] = _fires(one.job.schedule, first, until)
+            fires[one.job.name] = _fires(bound(one.job.schedule, calendars), first, until)
         except InvalidInput as error:
             left_out.append(NotRehearsed(one.job.name, f"cannot be computed: {error}"))
         else:
@@ -63,6 +68,8 @@ def _reason(one: RehearsedJob) -> str | None:
         return "is a system job"
     if not one.job.enabled:
         return "is disabled"
+    if one.done:
+        return "will not fire again"
     if one.paused and one.paused_until is None:
         return "is paused"
     return None

@@ -75,9 +75,11 @@ class Stage:
         return self.runs.unsettled or any(lists) or any(run not in self.runs for run in self.executor.active)
 
     async def define(self, jobs: Sequence[RehearsedJob]) -> None:
-        """Define the limits and jobs, each with its cursor, and pause those that are paused."""
+        """Define the limits, calendars and jobs, each with its cursor, and pause those that are paused."""
         for limit in self.scenario.limits:
             await self.use_cases.limits.define(limit)
+        for calendar in self.scenario.calendars:
+            await self.use_cases.calendars.define(calendar)
         await self.use_cases.jobs.apply([one.job for one in jobs])
         for one in jobs:
             record, fire = self.jobs[one.job.name], self._cursor(one)
@@ -97,9 +99,11 @@ class Stage:
                 self.jobs[job.name] = replace(record, next_fire=fire, due_at=fire)
 
     def _cursor(self, one: RehearsedJob) -> datetime | None:
-        if one.next_fire is not None or one.job.schedule is None:
+        # The stored schedule is bound to its calendars.
+        schedule = self.jobs[one.job.name].job.schedule
+        if one.next_fire is not None or schedule is None:
             return one.next_fire
-        return next_after(one.job.schedule, self.scenario.first - SECOND)
+        return next_after(schedule, self.scenario.first - SECOND)
 
     def paused(self) -> list[JobRecord]:
         """The jobs that are paused."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from importlib import resources
 from pathlib import Path
 
@@ -14,7 +14,8 @@ import pytest
 from cronflow.cli import connect
 from cronflow.domain.job import CommandTarget, HttpTarget
 from cronflow.domain.run import RunState
-from cronflow.domain.schedule.kinds import Cron, Every
+from cronflow.domain.schedule.calendar import Calendar, DaySpan
+from cronflow.domain.schedule.kinds import Cron, Every, Once
 from cronflow.executors.command import CommandExecutor
 from tests.cli.conftest import Cli, parsed
 from tests.cli.scene import NOON, Scene, job, run
@@ -210,3 +211,39 @@ def test_a_killed_leader_and_labels(cli: Cli, empty: Scene) -> None:
     assert {one["job"] for one in found["runs"]} == {"a"}
     assert found["killed_leader"] == "node-1"
     assert 5_000 < found["summary"]["leaderless_ms"] <= 31_000
+
+
+def test_calendars_of_the_cluster_are_known(cli: Cli, empty: Scene) -> None:
+    async def fill() -> None:
+        fair = date(2026, 11, 22)
+        await empty.service.calendars.define(Calendar(name="holidays", days=(DaySpan(fair, fair, "Fair"),)))
+        await empty.service.jobs.apply([job("report", Cron("0 8 * * *", calendars=("holidays",)))])
+
+    asyncio.run(fill())
+    found = parsed(cli("rehearse", "--until", "2d", "-o", "json"))
+    assert found["left_out"] == []
+    # The fair is on Sunday. Its fire is due, whatever becomes of it.
+    assert [one["fire_at"] for one in found["runs"]] == ["2026-11-22T08:00:00Z", "2026-11-23T08:00:00Z"]
+
+
+def test_a_job_that_is_done_does_not_fire_again(cli: Cli, empty: Scene) -> None:
+    async def fill() -> None:
+        await empty.service.jobs.apply([job("once", Once(NOON)), job("report", Cron("0 * * * *"))])
+        jobs = empty.backends.documents.jobs
+        jobs["once"] = replace(jobs["once"], next_fire=None, due_at=None)
+
+    asyncio.run(fill())
+    found = parsed(cli("rehearse", "--until", "2h", "-o", "json"))
+    assert {one["job"] for one in found["runs"]} == {"report"}
+    assert [(one["job"], one["reason"]) for one in found["left_out"]] == [("once", "will not fire again")]
+
+
+@pytest.mark.usefixtures("_no_servers")
+def test_a_job_whose_calendar_is_unknown_is_left_out(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "jobs.yaml").write_text(
+        FILE + "  - {name: closing, schedule: {cron: '0 18 * * *', calendars: [holidays]}, run: {shell: 'true'}}\n"
+    )
+    found = parsed(cli("rehearse", "-f", "jobs.yaml", "-o", "json"))
+    [one] = found["left_out"]
+    assert one["job"] == "closing"
+    assert "holidays" in one["reason"]
