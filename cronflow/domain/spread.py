@@ -1,8 +1,8 @@
 """Spreading: other minutes for jobs that start together, and the load before and after.
 
-A job is only moved where that is safe: a cron expression with one fixed minute, which keeps its hours, days and zone and
-gets another minute. Jobs are placed one after the other on the load that the earlier ones left, so they do not all move to
-the same minute, and a job moves only if its busiest minute becomes less busy. The same jobs give the same plan.
+A job is only moved where that is safe: a cron expression with one fixed minute, which keeps its hours, days and zone
+and gets another minute. Jobs are placed one after the other on the load that the earlier ones left, so they do not all
+move to the same minute, and a job moves only if its busiest minute becomes less busy. The same jobs give the same plan.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ NO_QUIETER = "no minute of its hours is quieter"
 
 
 class SpreadBy(StrEnum):
-    """How a job gets another minute: a `shift` to the quietest minute of its hours, or `hash`, which writes `H`, so that
-    the minute follows from the job's name.
+    """How a job gets another minute: a `shift` to the quietest minute of its hours, or `hash`, which writes `H`, so
+    that the minute follows from the job's name.
     """
 
     SHIFT = "shift"

@@ -1,8 +1,8 @@
 """The schedule load of all jobs: one scan over the jobs, and its result for a little while.
 
 The rule: a scan reads at most `MOST_JOBS` jobs, page by page, and lets other tasks run in between. A result about many
-jobs is used again for a time that grows with their number, so that people who look at it cost a bounded share of a core;
-one about few jobs is always new.
+jobs is used again for a time that grows with their number, so that people who look at it cost a bounded share of a
+core; one about few jobs is always new.
 """
 
 from __future__ import annotations
@@ -143,9 +143,11 @@ class ScheduleLoadUseCases:
                 break
             scan.read += len(page)
             for record in page:
-                if record.active and record.job.schedule is not None and wanted.matches(record):
-                    if scan.load.add(record.name, record.job.schedule):
-                        await asyncio.sleep(0)
+                schedule = record.job.schedule
+                if schedule is None or not record.active or not wanted.matches(record):
+                    continue
+                if scan.load.add(record.name, schedule):
+                    await asyncio.sleep(0)
         return scan
 
     async def _pages(self) -> AsyncIterator[list[JobRecord]]:

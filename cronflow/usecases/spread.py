@@ -1,9 +1,9 @@
 """Spreading jobs: propose other minutes, and apply them as one change.
 
-The rule: the versions of all jobs are compared before the first is written, and each is compared again as it is written.
-So usually all jobs are moved, or none is. MongoDB writes jobs one by one: if somebody changes a job in between, or this
-process dies, some jobs are moved and the others are as before. Applying the same moves again finishes the rest, because a
-job that has its new expression counts as moved.
+The rule: the versions of all jobs are compared before the first is written, and each is compared again as it is
+written. So usually all jobs are moved, or none is. MongoDB writes jobs one by one: if somebody changes a job in
+between, or this process dies, some jobs are moved and the others are as before. Applying the same moves again finishes
+the rest, because a job that has its new expression counts as moved.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ AGAIN = "plan again and apply the new plan"
 
 @dataclass(frozen=True, slots=True)
 class SpreadProposal:
-    """A plan, the number of jobs that were `selected`, and whether there are `more` of them, because a plan moves a limited
-    number. `applied`: the moves are written, and have the new versions.
+    """A plan, the number of jobs that were `selected`, and whether there are `more` of them, because a plan moves a
+    limited number. `applied`: the moves are written, and have the new versions.
     """
 
     plan: SpreadPlan

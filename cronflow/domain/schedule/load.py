@@ -1,9 +1,9 @@
 """Schedule load: the starts in each minute of the coming seven days, by job, and a quieter minute for a cron schedule.
 
-Everything is computed from schedules, before anything starts. The starts of a minute are counted exactly, for every kind
-of schedule: a plain cron expression by its days, hours and minutes in one step, any other through `next_after` and
-`count_between`, within `MOST_STEPS`. A schedule that starts more often than every five minutes is `frequent`: it starts
-beside everything else wherever that is moved to, so it can be left out.
+Everything is computed from schedules, before anything starts. The starts of a minute are counted exactly, for every
+kind of schedule: plain cron expressions and intervals in one step, any other through `next_after` and `count_between`,
+within `MOST_STEPS`. A schedule that starts more often than every five minutes is `frequent`: it shares
+a minute with other jobs wherever they are moved to, so it can be left out.
 
 The week of a schedule is cached, because many jobs share one. A `ScheduleLoad` keeps counts and a few names per minute,
 and no jobs.
@@ -20,7 +20,7 @@ from functools import lru_cache
 
 from cronflow.domain.schedule import zones
 from cronflow.domain.schedule.cron_expression import NICKNAMES
-from cronflow.domain.schedule.kinds import Cron, Schedule, count_between, next_after
+from cronflow.domain.schedule.kinds import Cron, Every, Schedule, count_between, next_after
 from cronflow.domain.schedule.timetable import find_timetable
 from cronflow.domain.schedule.zones import SECOND
 
@@ -33,14 +33,14 @@ FREQUENT = 12
 """Starts per hour: a schedule with more, on average over the hours in which it starts, is frequent."""
 NAMED = 10
 """Jobs that are named per minute; the others are counted."""
-MOST_STEPS = 500_000
+MOST_STEPS = 300_000
 """Starts that are found one by one for a load. Jobs that need more are not counted."""
 WORTH_IT = 1
 """A minute with this many fewer starts per week counts as quieter."""
 _MOST_GROUPS = 1000
 # Jitter may move one start of a schedule of every five minutes into the week.
 _MOST_SELDOM = FREQUENT * WEEK_HOURS + 1
-_PLAIN = frozenset({"expr", "tz", "start", "end", "seed"})
+_PLAIN = frozenset({"expr", "tz", "start", "end", "seed", "interval", "anchor", "time"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +113,15 @@ class ScheduleLoad:
     _names: dict[int, list[str]] = field(default_factory=dict)
 
     def add(self, name: str, schedule: Schedule) -> bool:
-        """Count the starts of a job; jobs are added by name. Returns whether another job should wait a moment, because
-        this one took many steps.
+        """Count the starts of a job; jobs are added by name. Returns whether it took many steps, so that other tasks
+        should run before the next one.
         """
         steps = 0
-        week = None if self._steps > MOST_STEPS and not is_plain(schedule) else week_of(schedule, self.first, self.frequent)
+        week = (
+            None
+            if self._steps > MOST_STEPS and not is_plain(schedule)
+            else week_of(schedule, self.first, self.frequent)
+        )
         if week is None:
             self.uncounted += 1
             return False
@@ -155,7 +159,9 @@ class ScheduleLoad:
     def busiest(self, count: int) -> list[int]:
         """The busiest minutes of the week, the busiest first, then the earliest."""
         starts = self.minutes()
-        return sorted((minute for minute in range(WEEK_MINUTES) if starts[minute]), key=lambda one: (-starts[one], one))[:count]
+        return sorted(
+            (minute for minute in range(WEEK_MINUTES) if starts[minute]), key=lambda one: (-starts[one], one)
+        )[:count]
 
     def slot(self, name: str, schedule: Schedule | None, *, counted: bool) -> Slot | None:
         """The slot of a schedule; None unless it is a cron with one minute. `counted`: it is among the jobs that were
@@ -218,15 +224,18 @@ def chosen(minutes: Sequence[int], name: str) -> int:
 @lru_cache(maxsize=4096)
 def week_of(schedule: Schedule, first: datetime, frequent: bool = True) -> ScheduleWeek:
     """The starts of a schedule in the week from `first`. Those of a frequent one are only found if `frequent`."""
-    week = _by_days(schedule, first) if isinstance(schedule, Cron) and is_plain(schedule) else None
+    week = None
+    if is_plain(schedule):
+        week = _by_days(schedule, first) if isinstance(schedule, Cron) else _by_interval(schedule, first)
     return _by_steps(schedule, first, frequent) if week is None else week
 
 
 def is_plain(schedule: Schedule) -> bool:
-    """Whether it is a cron expression without anything that adds, moves or removes starts."""
-    return isinstance(schedule, Cron) and all(
-        field.name in _PLAIN or getattr(schedule, field.name) == field.default for field in fields(schedule)
-    )
+    """Whether it is a cron expression or an interval without anything that adds, moves or removes starts."""
+    if not isinstance(schedule, Cron) and not (isinstance(schedule, Every) and schedule.time is None):
+        return False
+    values = ((getattr(schedule, one.name), one.default) for one in fields(schedule) if one.name not in _PLAIN)
+    return all(not value or value == default for value, default in values)
 
 
 def minute_of(schedule: Schedule | None) -> int | None:
@@ -285,15 +294,31 @@ def _by_days(cron: Cron, first: datetime) -> ScheduleWeek | None:
 
 
 @lru_cache(maxsize=4096)
-def _hours_of(
-    hours: tuple[int, ...], days: tuple[int, ...] | None, since_midnight: int, later: int
-) -> tuple[int, ...]:
+def _hours_of(hours: tuple[int, ...], days: tuple[int, ...] | None, since_midnight: int, later: int) -> tuple[int, ...]:
     """The hours of the week that begin with these hours of these days; `days` are minutes from the begin of the week to
     a midnight, and None for every day.
     """
     midnights = (day * 24 * MINUTES - since_midnight for day in range(8)) if days is None else days
     found = ((midnight + hour * MINUTES) // MINUTES + later for midnight in midnights for hour in hours)
     return tuple(hour for hour in found if 0 <= hour < WEEK_HOURS)
+
+
+# ------------------------------------------------------------------------------------------------- by arithmetic
+
+
+def _by_interval(every: Every, first: datetime) -> ScheduleWeek | None:
+    """Counts by division. None when the schedule begins or ends within the week."""
+    last = first + WEEK_HOURS * HOUR - SECOND
+    if (every.start is not None and every.start > first) or (every.end is not None and every.end <= last):
+        return None
+    step = every.interval // SECOND
+    begin = (every.origin - first) // SECOND % step
+    frequent = every.interval < HOUR / FREQUENT
+    if every.interval >= MINUTE:
+        return ScheduleWeek(_blocks(Counter(at // 60 for at in range(begin, 60 * WEEK_MINUTES, step))), frequent)
+    until = [(60 * minute - begin + step - 1) // step for minute in range(WEEK_MINUTES + 1)]
+    starts = {minute: max(0, until[minute + 1]) - max(0, until[minute]) for minute in range(WEEK_MINUTES)}
+    return ScheduleWeek(_blocks(starts), frequent)
 
 
 # ---------------------------------------------------------------------------------------------------------- by steps
