@@ -17,9 +17,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from functools import lru_cache
+from typing import TypeGuard
 
 from cronflow.domain.schedule import zones
-from cronflow.domain.schedule.cron_expression import NICKNAMES
+from cronflow.domain.schedule.cron_expression import NICKNAMES, Expression
 from cronflow.domain.schedule.kinds import Cron, Every, Schedule, count_between, next_after
 from cronflow.domain.schedule.timetable import find_timetable
 from cronflow.domain.schedule.zones import SECOND
@@ -38,6 +39,8 @@ MOST_STEPS = 300_000
 WORTH_IT = 1
 """A minute with this many fewer starts per week counts as quieter."""
 _MOST_GROUPS = 1000
+_AROUND = timedelta(hours=26)
+"""No change of an offset has an effect for longer."""
 # Jitter may move one start of a schedule of every five minutes into the week.
 _MOST_SELDOM = FREQUENT * WEEK_HOURS + 1
 _PLAIN = frozenset({"expr", "tz", "start", "end", "seed", "interval", "anchor", "time"})
@@ -119,7 +122,7 @@ class ScheduleLoad:
         steps = 0
         week = (
             None
-            if self._steps > MOST_STEPS and not is_plain(schedule)
+            if self._steps > MOST_STEPS and not is_plain(schedule, self.first)
             else week_of(schedule, self.first, self.frequent)
         )
         if week is None:
@@ -224,15 +227,20 @@ def chosen(minutes: Sequence[int], name: str) -> int:
 @lru_cache(maxsize=4096)
 def week_of(schedule: Schedule, first: datetime, frequent: bool = True) -> ScheduleWeek:
     """The starts of a schedule in the week from `first`. Those of a frequent one are only found if `frequent`."""
-    week = None
-    if is_plain(schedule):
-        week = _by_days(schedule, first) if isinstance(schedule, Cron) else _by_interval(schedule, first)
-    return _by_steps(schedule, first, frequent) if week is None else week
+    if not is_plain(schedule, first):
+        return _by_steps(schedule, first, frequent)
+    return _by_days(schedule, first) if isinstance(schedule, Cron) else _by_interval(schedule, first)
 
 
-def is_plain(schedule: Schedule) -> bool:
-    """Whether it is a cron expression or an interval without anything that adds, moves or removes starts."""
+def is_plain(schedule: Schedule, first: datetime) -> TypeGuard[Cron | Every]:
+    """Whether it is a cron expression or an interval without anything that adds, moves or removes starts in the week
+    from `first`.
+    """
     if not isinstance(schedule, Cron) and not (isinstance(schedule, Every) and schedule.time is None):
+        return False
+    if schedule.start is not None and schedule.start > first:
+        return False
+    if schedule.end is not None and schedule.end < first + WEEK_HOURS * HOUR:
         return False
     values = ((getattr(schedule, one.name), one.default) for one in fields(schedule) if one.name not in _PLAIN)
     return all(not value or value == default for value, default in values)
@@ -265,52 +273,66 @@ def _fields(expr: str) -> list[str]:
 # ------------------------------------------------------------------------------------------------- by days and hours
 
 
-def _by_days(cron: Cron, first: datetime) -> ScheduleWeek | None:
-    """Counts all days in one step. None when the zone or the schedule changes within the week."""
-    last = first + WEEK_HOURS * HOUR - SECOND
+def _by_days(cron: Cron, first: datetime) -> ScheduleWeek:
+    """Counts all days in one step, except for the hours around a change of the zone's offset."""
+    end = first + WEEK_HOURS * HOUR
     zone = zones.find_zone(cron.tz)
-    offset = zones.offset_at(zone, first)
-    begins, ends = cron.start is not None and cron.start > first, cron.end is not None and cron.end <= last
-    if begins or ends or offset % MINUTE or zones.first_change(zone, first, last) is not None:
-        return None
-    local = first.replace(tzinfo=None) + offset
     expression = find_timetable(cron.expr, cron.tz).expression
-    minutes, starts = expression.minutes, len(expression.seconds)
+    starts = len(expression.seconds)
+    blocks: list[Block] = []
+    at, seen = first, first - _AROUND
+    while at < end:
+        change = zones.first_change(zone, seen, end + _AROUND)
+        if change is None:
+            blocks += _constant(expression, zones.offset_at(zone, at), first, at, end)
+            break
+        seen = change.at
+        around = abs(change.after - change.before) + HOUR
+        begin = min(end, max(at, first + (change.at - around - first) // HOUR * HOUR))
+        until = min(end, max(at, first - (first - change.at - around) // HOUR * HOUR))
+        if at < begin:
+            blocks += _constant(expression, zones.offset_at(zone, at), first, at, begin)
+        if begin < until:
+            blocks += _blocks(_counted(cron, first, begin, until - SECOND))
+        at = until
+    return ScheduleWeek(tuple(blocks), len(expression.minutes) * starts > FREQUENT)
+
+
+def _constant(
+    expression: Expression, offset: timedelta, first: datetime, begin: datetime, end: datetime
+) -> Iterator[Block]:
+    """The starts from `begin` to `end`, whole hours between which the zone has this offset."""
+    local = first.replace(tzinfo=None) + offset
+    since_midnight = local.hour * MINUTES + local.minute
     days = None if expression.every_day else tuple((day - local) // MINUTE for day in expression.days(local, 8))
-    since_midnight = (local.hour * 60) + local.minute
     # The hours of a zone whose offset has half an hour are parts of two hours of UTC.
     rest = -since_midnight % MINUTES
-    parts = [
-        (0, tuple(minute + rest for minute in minutes if minute + rest < MINUTES)),
-        (1, tuple(minute + rest - MINUTES for minute in minutes if minute + rest >= MINUTES)),
-    ]
-    blocks = [
-        Block(found, part, starts)
-        for later, part in parts
-        if part and (found := _hours_of(tuple(expression.hours), days, since_midnight, later))
-    ]
-    frequent = len(minutes) * starts > FREQUENT
-    return ScheduleWeek(tuple(blocks), frequent)
+    sums = [minute + rest for minute in expression.minutes]
+    bounds = (begin - first) // HOUR, (end - first) // HOUR
+    for later, minutes in enumerate(
+        (tuple(one for one in sums if one < MINUTES), tuple(one - MINUTES for one in sums if one >= MINUTES))
+    ):
+        if minutes and (hours := _hours_of(tuple(expression.hours), days, since_midnight, later, *bounds)):
+            yield Block(hours, minutes, len(expression.seconds))
 
 
 @lru_cache(maxsize=4096)
-def _hours_of(hours: tuple[int, ...], days: tuple[int, ...] | None, since_midnight: int, later: int) -> tuple[int, ...]:
-    """The hours of the week that begin with these hours of these days; `days` are minutes from the begin of the week to
-    a midnight, and None for every day.
+def _hours_of(
+    hours: tuple[int, ...], days: tuple[int, ...] | None, since_midnight: int, later: int, begin: int, end: int
+) -> tuple[int, ...]:
+    """The hours of the week, from `begin` to `end`, with these hours of these days; `days` are minutes from the begin
+    of the week to a midnight, and None for every day.
     """
     midnights = (day * 24 * MINUTES - since_midnight for day in range(8)) if days is None else days
     found = ((midnight + hour * MINUTES) // MINUTES + later for midnight in midnights for hour in hours)
-    return tuple(hour for hour in found if 0 <= hour < WEEK_HOURS)
+    return tuple(hour for hour in found if begin <= hour < end)
 
 
 # ------------------------------------------------------------------------------------------------- by arithmetic
 
 
-def _by_interval(every: Every, first: datetime) -> ScheduleWeek | None:
-    """Counts by division. None when the schedule begins or ends within the week."""
-    last = first + WEEK_HOURS * HOUR - SECOND
-    if (every.start is not None and every.start > first) or (every.end is not None and every.end <= last):
-        return None
+def _by_interval(every: Every, first: datetime) -> ScheduleWeek:
+    """Counts by division."""
     step = every.interval // SECOND
     begin = (every.origin - first) // SECOND % step
     frequent = every.interval < HOUR / FREQUENT
@@ -334,22 +356,23 @@ def _by_steps(schedule: Schedule, first: datetime, frequent: bool) -> ScheduleWe
         return ScheduleWeek(_blocks(starts), is_frequent, count + 1)
     if not frequent:
         return ScheduleWeek((), True, 1)
-    return ScheduleWeek(_blocks(_counted(schedule, first, last)), True, WEEK_MINUTES)
+    return ScheduleWeek(_blocks(_counted(schedule, first, first, last)), True, WEEK_MINUTES)
 
 
-def _counted(schedule: Schedule, first: datetime, last: datetime) -> Counter[int]:
+def _counted(schedule: Schedule, first: datetime, begin: datetime, last: datetime) -> Counter[int]:
+    """The starts from `begin`, a whole hour, to `last`, by minute of the week from `first`."""
     found = Counter[int]()
-    fire = next_after(schedule, first - SECOND)
+    fire = next_after(schedule, begin - SECOND)
     while fire is not None and fire <= last:
         hour = first + (fire - first) // HOUR * HOUR
-        end = hour + HOUR - SECOND
+        end = min(last, hour + HOUR - SECOND)
         if (count_between(schedule, fire, end) or 0) <= MINUTES:
-            found.update((one - first) // MINUTE for one in _fires(schedule, fire, end))
+            found.update((start - first) // MINUTE for start in _fires(schedule, fire, end))
         else:
             for minute in range(MINUTES):
-                begin = hour + minute * MINUTE
-                if count := count_between(schedule, begin, begin + MINUTE - SECOND):
-                    found[(begin - first) // MINUTE] = count
+                one = hour + minute * MINUTE
+                if count := count_between(schedule, one, one + MINUTE - SECOND):
+                    found[(one - first) // MINUTE] = count
         fire = next_after(schedule, end)
     return found
 

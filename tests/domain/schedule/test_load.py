@@ -74,7 +74,7 @@ def test_the_minutes_of_a_week_have_the_starts_of_the_oracle(schedule: Schedule,
     assert week_of(schedule, first).starts == sum(expected(schedule, first).values())
 
 
-fields = st.sampled_from(["0", "30", "*/20", "1-3", "5,50"])
+fields = st.sampled_from(["0", "30", "*/20", "1-3", "5,50", "*"])
 
 
 @given(
@@ -82,7 +82,11 @@ fields = st.sampled_from(["0", "30", "*/20", "1-3", "5,50"])
     hour=st.sampled_from(["*", "2", "*/6", "0,23"]),
     days=st.sampled_from(["* * *", "* * 1-5", "25 * *", "L * *"]),
     tz=st.sampled_from(["UTC", "Europe/Berlin", "Asia/Kolkata", "Australia/Lord_Howe", "America/St_Johns"]),
-    first=st.datetimes(datetime(2026, 1, 1), datetime(2027, 12, 1)),  # noqa: DTZ001
+    first=st.one_of(
+        st.datetimes(datetime(2026, 1, 1), datetime(2027, 12, 1)),  # noqa: DTZ001
+        st.integers(-9 * 24, 2 * 24).map(lambda hours: datetime(2026, 10, 25, 1) + hours * HOUR),  # noqa: DTZ001
+        st.integers(-9 * 24, 2 * 24).map(lambda hours: datetime(2027, 3, 28, 1) + hours * HOUR),  # noqa: DTZ001
+    ),
 )
 def test_any_cron_has_the_starts_of_the_oracle_in_any_week(
     minute: str, hour: str, days: str, tz: str, first: datetime
@@ -90,6 +94,19 @@ def test_any_cron_has_the_starts_of_the_oracle_in_any_week(
     begin = first.replace(minute=0, second=0, microsecond=0, tzinfo=UTC)
     cron = Cron(f"{minute} {hour} {days}", tz)
     assert counted(cron, begin) == expected(cron, begin)
+
+
+@pytest.mark.parametrize("hours", [0, 1, 2, 166, 167])
+def test_a_week_may_begin_or_end_in_the_hour_that_is_repeated(hours: int) -> None:
+    first = datetime(2026, 10, 25, 1, tzinfo=UTC) - hours * HOUR
+    for expr in ("30 2 * * *", "30 1-3 * * *", "*/30 * * * *", "*/20 */5 2 * * *"):
+        assert counted(Cron(expr, "Europe/Berlin"), first) == expected(Cron(expr, "Europe/Berlin"), first)
+
+
+def test_a_day_that_a_zone_has_skipped_is_not_counted() -> None:
+    first = datetime(2011, 12, 28, tzinfo=UTC)
+    for expr in ("30 2 * * *", "0 * * * *", "0 12 30 * *"):
+        assert counted(Cron(expr, "Pacific/Apia"), first) == expected(Cron(expr, "Pacific/Apia"), first)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +172,7 @@ def test_schedules_beyond_the_steps_are_uncounted_but_plain_crons_are_not(monkey
     monkeypatch.setattr(load_module, "MOST_STEPS", 300)
     load = ScheduleLoad(PLAIN)
     for n in range(5):
-        load.add(f"every-{n}", Every("1h", start=PLAIN + timedelta(seconds=n)))
+        load.add(f"every-{n}", Every("1h", start=PLAIN + timedelta(seconds=n + 1)))
     load.add("cron", Cron("0 2 * * *"))
     assert (load.jobs, load.uncounted) == (3, 3)
 
