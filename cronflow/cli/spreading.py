@@ -12,7 +12,7 @@ import typer
 from cronflow.cli import connect
 from cronflow.cli.completion import job_names
 from cronflow.cli.selection import Labels, Yes
-from cronflow.cli.terminal.output import Format, Output, confirm, note, show
+from cronflow.cli.terminal.output import Format, Output, confirm, interactive, note, show
 from cronflow.domain.spread import SpreadBy
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def spread(
         found = await plan(cluster)
         if not found["moves"]:
             return found
-        if output is Format.TABLE:
+        if output is Format.TABLE and (yes or interactive()):
             spread_page(found)
         confirm(len(found["moves"]), "move", yes=yes, kind="job")
         return {**found, "applied": True, "moves": [*await cluster.jobs.move(found["moves"])]}

@@ -75,7 +75,7 @@ class SpreadUseCases:
         InvalidInput for an expression that differs in more than the minute.
         """
         records, wanted = await self._read(moves)
-        changed = [move.job for move in moves if not _fits(move, records[move.job], wanted[move.job])]
+        changed = [move.job for move in moves if not _fits(move, records[move.job], wanted.get(move.job))]
         if changed:
             raise Conflict(f"{_named(changed)} changed since the plan was made; nothing was moved ({AGAIN})")
         left = [move for move in moves if records[move.job].job != wanted[move.job]]
@@ -108,7 +108,9 @@ class SpreadUseCases:
         ]
 
     async def _read(self, moves: Sequence[MinuteMove]) -> tuple[Mapping[str, JobRecord], Mapping[str, Job]]:
-        """The jobs of the moves, as they are and as they would be. Raises NotFound and InvalidInput."""
+        """The jobs of the moves, as they are and as they would be, without jobs that were changed so that they cannot
+        be moved. Raises NotFound and InvalidInput.
+        """
         names = [move.job for move in moves]
         if len(set(names)) < len(names):
             raise InvalidInput(Problem("moves", "a job is moved twice", "leave one of the two moves out"))
@@ -121,6 +123,8 @@ class SpreadUseCases:
             try:
                 wanted[move.job] = moved(found[move.job].job, move.after)
             except InvalidInput as error:
+                if found[move.job].ver != move.version:
+                    continue
                 problems += [replace(one, place=f"moves[{number}].cron") for one in error.problems]
         if problems:
             raise InvalidInput(problems[:MOST_PROBLEMS])
@@ -131,7 +135,7 @@ def _expr(job: Job) -> str:
     return job.schedule.expr if isinstance(job.schedule, Cron) else ""
 
 
-def _fits(move: MinuteMove, record: JobRecord, wanted: Job) -> bool:
+def _fits(move: MinuteMove, record: JobRecord, wanted: Job | None) -> bool:
     return record.ver == move.version or record.job == wanted
 
 
