@@ -598,6 +598,10 @@ test('the schedule load names the jobs of each hour and minute, by mouse and by 
   const hour = user.getByRole('region', { name: 'Selected hour' });
   await expect(hour.getByRole('row').nth(1)).toContainText('46');
   await expect(hour.getByRole('link').first()).toHaveAttribute('href', /^\/jobs\//);
+  await expect(hour.getByRole('row').nth(1).getByRole('link')).toHaveCount(3);
+  await hour.getByRole('button', { name: /^Show more jobs of/ }).first().click();
+  await expect(hour.getByRole('row').nth(1).getByRole('link')).toHaveCount(10);
+  await expect(hour.getByRole('row').nth(1)).toContainText('and 36 more');
   await hour.getByRole('button', { name: 'Show all 8 minutes' }).click();
   await expect(hour.getByRole('row')).toHaveCount(9);
   await hour.getByRole('button', { name: 'Close the hour' }).click();
