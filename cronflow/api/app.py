@@ -29,6 +29,7 @@ from cronflow.api.routes import (
     pauses,
     recovery,
     runs,
+    schedule_load,
 )
 from cronflow.api.stream import Stream, add_stream
 from cronflow.ports import Exposition
@@ -60,10 +61,11 @@ def create_api(
     api.state.logins = sessions
     problems.install(api)
     # Logs before runs: the path of a run would match theirs.
-    for group in (jobs, pauses, logs, runs, backfills, cluster, recovery, calendars, limits, alerts):
+    for group in (jobs, schedule_load, pauses, logs, runs, backfills, cluster, recovery, calendars, limits, alerts):
         api.include_router(group.router)
     for router in (
         jobs.schedules,
+        schedule_load.schedules,
         jobs.graph,
         cluster.nodes,
         logs.events,

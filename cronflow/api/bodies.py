@@ -108,6 +108,11 @@ At = Annotated[
     INSTANT,
     Query(description="The instant; without it the latest one that was due."),
 ]
+HourAt = Annotated[
+    datetime | None,
+    INSTANT,
+    Query(description="Also return the minutes of the hour with this instant, for example 2026-11-22T02:00:00Z."),
+]
 
 
 async def _body(request: Request) -> object:

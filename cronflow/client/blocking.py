@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from cronflow.schemas.jobs import AppliedSchema, DeletedSchema, FiresSchema, JobSchema, VersionSchema
     from cronflow.schemas.recovery import RecoverySchema
     from cronflow.schemas.runs import AskedSchema, LogSchema, ReplaySchema, ReportSchema, RunDetailSchema, RunSchema
+    from cronflow.schemas.schedule_load import MinuteMoveSchema, SpreadSchema, WeekLoadSchema
     from cronflow.schemas.schedules import PreviewSchema
     from cronflow.schemas.stream import EventSchema, LineMessage, RunMessage, StreamMessage
     from cronflow.schemas.why import WhySchema
@@ -321,6 +322,38 @@ class Jobs:
         given. Not `exact`: the last instant until then.
         """
         return self._client.send(get(path_of("jobs", name, "why"), at=instant(at), exact=exact))
+
+    def load(
+        self,
+        name: str | None = None,
+        *,
+        label: Sequence[str] = (),
+        frequent: bool = False,
+        hour: datetime | None = None,
+    ) -> WeekLoadSchema:
+        """The starts in each minute of the next seven days, of the jobs whose names match the pattern `name`; jobs that
+        start more often than every 5 minutes only if `frequent`. `hour`: an instant of the hour to show in detail.
+        """
+        call = get(path_of("schedules", "load"), name=name, label=[*label], frequent=frequent, hour=instant(hour))
+        return self._client.send(call)
+
+    def spread(
+        self, name: str | None = None, *, label: Sequence[str] = (), by: str = "shift", dry_run: bool = False
+    ) -> SpreadSchema:
+        """Move jobs that start together to quieter minutes: by a `shift`, or by `hash`, which writes `H`. The jobs
+        match the pattern `name` (`*` matches all) and the labels. 409 when a job changes meanwhile. With `dry_run`
+        nothing is written, and `move` applies the plan.
+        """
+        body = given(name=name, label=[*label] or None, by=by, dry_run=dry_run)
+        return self._client.send(Call("POST", path_of("jobs", "spread"), body=body, repeatable=dry_run))
+
+    def move(self, moves: Sequence[MinuteMoveSchema]) -> Sequence[MinuteMoveSchema]:
+        """Apply the moves of a plan as one change. Returns them with the new versions. 409 when a job was changed
+        since; then nothing is written. Applying the same moves again does no harm.
+        """
+        sent = [{"job": move["job"], "version": move["version"], "cron": move["after"]} for move in moves]
+        call = Call("POST", path_of("jobs", "spread", "apply"), body={"moves": sent}, repeatable=True)
+        return (self._client.send(call))["moves"]
 
     def graph(self, job: str | None = None) -> JobGraphSchema:
         """The jobs that follow other jobs; with `job` the part that leads to it or follows it."""

@@ -31,6 +31,7 @@ from cronflow.domain.catch_up import CatchUpProgress
 from cronflow.domain.errors import BackendUnavailable, Conflict, NotFound
 from cronflow.domain.job import Job, JobRecord, Retry
 from cronflow.domain.run import RunState, at_least
+from cronflow.domain.spread import MinuteMove, SpreadBy
 from cronflow.ports import LineQuery, RunQuery
 from cronflow.schemas import milliseconds
 from cronflow.schemas.backfills import BackfillSchema, backfill_schema
@@ -76,6 +77,14 @@ from cronflow.schemas.runs import (
     report_schema,
     run_detail_schema,
     run_schema,
+)
+from cronflow.schemas.schedule_load import (
+    MinuteMoveSchema,
+    SpreadSchema,
+    WeekLoadSchema,
+    minute_move_schema,
+    spread_schema,
+    week_load_schema,
 )
 from cronflow.schemas.stream import EventSchema, event_schema
 from cronflow.schemas.why import WhySchema, why_schema
@@ -225,6 +234,29 @@ class LocalJobs(Resource):
 
     async def why(self, name: str, at: datetime | None = None, *, exact: bool = True) -> WhySchema:
         return why_schema(await self._service.explain.why(name, at, exact=exact))
+
+    async def load(
+        self,
+        name: str | None = None,
+        *,
+        label: Sequence[str] = (),
+        frequent: bool = False,
+        hour: datetime | None = None,
+    ) -> WeekLoadSchema:
+        wanted = JobFilter(name=name or "", labels=labels_of(label))
+        return week_load_schema(await self._service.schedule_load.report(wanted, frequent=frequent, hour=hour))
+
+    async def spread(
+        self, name: str | None = None, *, label: Sequence[str] = (), by: str = "shift", dry_run: bool = False
+    ) -> SpreadSchema:
+        wanted, how = JobFilter(name=name or "", labels=labels_of(label)), SpreadBy(by)
+        use = self._service.spread
+        found = await (use.propose(wanted, how) if dry_run else use.spread(wanted, how, by=self._by))
+        return spread_schema(found, how)
+
+    async def move(self, moves: Sequence[MinuteMoveSchema]) -> Sequence[MinuteMoveSchema]:
+        wanted = [MinuteMove(move["job"], move["version"], move["before"], move["after"]) for move in moves]
+        return [minute_move_schema(move) for move in await self._service.spread.apply(wanted, by=self._by)]
 
     async def graph(self, job: str | None = None) -> JobGraphSchema:
         return job_graph_schema(await self._service.graph.graph(job or ""))

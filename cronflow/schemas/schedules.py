@@ -10,11 +10,11 @@ from cronflow.domain.run import RunState
 from cronflow.domain.schedule.comparison import FireChanges
 from cronflow.domain.schedule.describe import describe
 from cronflow.domain.schedule.kinds import Cron, Schedule
-from cronflow.domain.schedule.load import Slot
+from cronflow.domain.schedule.load import MINUTES, WEEK_MINUTES, Slot
 from cronflow.domain.schedule.preview import Preview, PreviewRow, zone_name
 from cronflow.domain.schedule.zones import find_zone
 from cronflow.schemas import Schema, iso
-from cronflow.usecases.search import ScheduleLoadReport
+from cronflow.usecases.schedule_load import ScheduleLoadReport
 
 
 class PreviewRowSchema(Schema):
@@ -165,14 +165,16 @@ class DaysSchema(Schema):
     """Whether older runs were not counted; the oldest day may be incomplete."""
 
 
-def schedule_load_schema(schedule_load_report: ScheduleLoadReport) -> ScheduleLoadSchema:
+def schedule_load_schema(report: ScheduleLoadReport) -> ScheduleLoadSchema:
     """Planned fires for one week."""
+    load = report.schedule_load
+    starts = load.minutes()
     return {
-        "first": iso(schedule_load_report.schedule_load.first),
-        "hours": schedule_load_report.schedule_load.hours,
-        "jobs": schedule_load_report.schedule_load.jobs,
-        "more": schedule_load_report.more,
-        "slot": None if schedule_load_report.slot is None else slot_schema(schedule_load_report.slot),
+        "first": iso(load.first),
+        "hours": [sum(starts[at : at + MINUTES]) for at in range(0, WEEK_MINUTES, MINUTES)],
+        "jobs": load.jobs,
+        "more": report.more,
+        "slot": None if report.slot is None else slot_schema(report.slot),
     }
 
 

@@ -15,7 +15,9 @@ from cronflow.usecases.job_graph import JobGraphUseCases
 from cronflow.usecases.jobs import JobUseCases
 from cronflow.usecases.limits import LimitUseCases
 from cronflow.usecases.runs import RunUseCases
+from cronflow.usecases.schedule_load import ScheduleLoadUseCases
 from cronflow.usecases.search import Searcher
+from cronflow.usecases.spread import SpreadUseCases
 
 
 class UseCases:
@@ -42,6 +44,8 @@ class UseCases:
         self.explain = Explainer(backends, clock)
         self.search = Searcher(backends)
         self.jobs = JobUseCases(backends, clock, self.audit)
+        self.schedule_load = ScheduleLoadUseCases(backends.jobs, clock)
+        self.spread = SpreadUseCases(backends.jobs, self.audit, self.jobs, self.schedule_load)
         self.graph = JobGraphUseCases(backends.chains, backends.jobs)
         self.runs = RunUseCases(backends, clock, self.audit)
         self.backfills = BackfillUseCases(backends, clock, self.audit)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
@@ -90,11 +90,12 @@ class Editor:
         done: dict[str, Edited],
         *,
         by: str = "",
-        expected: int | None = None,
+        expected: int | Mapping[str, int] | None = None,
         followed: Collection[str] = (),
     ) -> None:
         """`define` for several jobs, which have different names, in a few writes for all of them. Each job is in `done`
-        as soon as it is written, also when this raises. Other jobs follow those that are `followed`.
+        as soon as it is written, also when this raises. Other jobs follow those that are `followed`. `expected` may
+        have the version of each job.
         """
         left = {job.name: job for job in jobs}
         for _ in range(TRIES):
@@ -104,7 +105,7 @@ class Editor:
             edits: list[_Planned] = []
             for name, job in left.items():
                 record = found.get(name)
-                _expect(name, record, expected)
+                _expect(name, record, expected[name] if isinstance(expected, Mapping) else expected)
                 if record is None:
                     new.append(replace(_new(job, by, now), followed=name in followed))
                 elif record.deleted_at is None and is_same(record.job, job):

@@ -50,7 +50,6 @@ from cronflow.usecases.job_breakers import JobBreakers
 from cronflow.usecases.job_graph import JobGraphUseCases
 from cronflow.usecases.limit_names import refuse_absent_limits
 from cronflow.usecases.run_changes import DAYS, check_days, never_again, run_changes
-from cronflow.usecases.search import ScheduleLoadReport, schedule_load_report
 
 BATCH = 250
 """Jobs that are applied together: few enough to be written before plan recovery takes over their intent."""
@@ -164,10 +163,15 @@ class JobUseCases:
         return done
 
     async def _apply_batch(
-        self, batch: Sequence[Job], by: str, done: dict[str, Edited], followed: Collection[str]
+        self,
+        batch: Sequence[Job],
+        by: str,
+        done: dict[str, Edited],
+        followed: Collection[str],
+        versions: Mapping[str, int] | None = None,
     ) -> None:
         try:
-            await self._editor.define_all(batch, done, by=by, followed=followed)
+            await self._editor.define_all(batch, done, by=by, expected=versions, followed=followed)
         finally:
             edited = [done[job.name] for job in batch if job.name in done]
             await self._graph.written(_changes(edited))
@@ -235,6 +239,17 @@ class JobUseCases:
             await self._audit.record_events(by, _defined(Edited("changed", before, after), by))
         await notify_leader(self._backends.bus)
         return after
+
+    async def replace_versions(
+        self, jobs: Sequence[Job], versions: Mapping[str, int], done: dict[str, Edited], *, by: str = ""
+    ) -> None:
+        """Replace jobs, each only at this version. All are compared before the first is written; each is in `done` as
+        soon as it is written. Raises Conflict when one has another version, InvalidInput as `apply` does.
+        """
+        _check(jobs)
+        for first in range(0, len(jobs), BATCH):
+            await self._apply_batch(jobs[first : first + BATCH], by, done, (), versions)
+        await notify_leader(self._backends.bus)
 
     async def compare(
         self, jobs: Sequence[Job], implicit_misfires: Mapping[str, str] = NONE_IMPLICIT, *, days: int = 0
@@ -381,15 +396,6 @@ class JobUseCases:
         changed = compare(record, replace(record.job, schedule=schedule), now)
         [found] = await run_changes([(record, changed.record)], now, days)
         return found
-
-    async def schedule_load(self, name: str = "", schedule: Schedule | None = None) -> ScheduleLoadReport:
-        """The planned fires of all jobs for a week, and the rank of the named job or given schedule among them.
-        Raises NotFound.
-        """
-        found = (await self.get(name)).job.schedule if name else schedule
-        if found is not None and not name:
-            found = await bind_schedule(self._backends.calendars, found)
-        return await schedule_load_report(self._backends.jobs, self._clock.now(), name, found)
 
     async def days(self, name: str) -> tuple[Mapping[date, Mapping[RunState, int]], bool]:
         """Count the runs of a job by UTC day and state over the last 53 weeks. The flag is true if the job has more

@@ -6,23 +6,17 @@ requested; the returned position tells the caller where to continue.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from fnmatch import fnmatchcase
 
 from cronflow.domain.errors import NotFound
 from cronflow.domain.job import JobRecord
-from cronflow.domain.schedule.kinds import Schedule
-from cronflow.domain.schedule.load import ScheduleLoad, Slot
-from cronflow.ports import Backends, JobStore, LogLine
+from cronflow.ports import Backends, LogLine
 
 PAGE = 500
 MOST_JOBS = 1000
 MOST_LINES = 20_000
-LOAD_PAGE = 100
-MOST_JOBS_IN_LOAD = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,32 +97,3 @@ class Searcher:
                 return found, after, False
             looked += len(page)
         return found, after, True
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduleLoadReport:
-    """The planned fires of the jobs that were read, whether there are `more` jobs, and the rank of one schedule."""
-
-    schedule_load: ScheduleLoad
-    more: bool
-    slot: Slot | None
-
-
-async def schedule_load_report(
-    jobs: JobStore, now: datetime, name: str = "", schedule: Schedule | None = None
-) -> ScheduleLoadReport:
-    """The load of a week, starting with this hour. `name` is the job that owns `schedule`, if any."""
-    load = ScheduleLoad(now.replace(minute=0, second=0, microsecond=0), schedule)
-    after, looked = "", 0
-    while looked < MOST_JOBS_IN_LOAD:
-        page = await jobs.find(after=after, limit=LOAD_PAGE)
-        for record in page:
-            if record.active and record.job.schedule is not None:
-                load.add(record.job.schedule, is_target=record.name == name)
-        looked += len(page)
-        if len(page) < LOAD_PAGE:
-            return ScheduleLoadReport(load, False, load.slot(name))
-        after = page[-1].name
-        # Let other tasks run between two pages.
-        await asyncio.sleep(0)
-    return ScheduleLoadReport(load, bool(await jobs.find(after=after, limit=1)), load.slot(name))

@@ -53,6 +53,7 @@ def test_a_route_without_a_role_is_detected() -> None:
 
 
 READS = ("/jobs/plan", "/calendars/{name}/plan", "/schedules/preview")
+EDITED = ("/jobs", "/jobs/apply", "/jobs/spread", "/jobs/spread/apply")
 
 
 def test_the_roles_match_the_interface() -> None:
@@ -66,7 +67,7 @@ def test_the_roles_match_the_interface() -> None:
             assert role is Role.ADMIN, path
         elif path == "/cluster/maintenance":
             assert role is Role.OPERATOR
-        elif method in ("PUT", "PATCH", "DELETE") or path in ("/jobs", "/jobs/apply"):
+        elif method in ("PUT", "PATCH", "DELETE") or path in EDITED:
             assert role is Role.EDITOR, path
         else:
             assert role is Role.OPERATOR, path

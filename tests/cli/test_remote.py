@@ -38,6 +38,7 @@ from cronflow.domain.events import JobPaused, LeaderElected, NodeLost, RecordedE
 from cronflow.domain.job import system_jobs
 from cronflow.domain.placement import Placement
 from cronflow.domain.run import AttemptResult, Outcome, Run, RunState
+from cronflow.domain.schedule.kinds import Cron
 from cronflow.domain.sweep import Finding, Flaw, SweepReport
 from cronflow.ports import AuditQuery, LargeResult, LateResult
 from cronflow.usecases.edit import Editor
@@ -115,6 +116,13 @@ COMMANDS = [
     Given("jobs pause sync-tokens --until 2026-11-22T06:00:00Z --note later"),
     Given("jobs pause sync-* re* --yes"),
     Given("jobs pause --label team=billing --until 2h --yes"),
+    Given("jobs load"),
+    Given("jobs load --label team=billing --all"),
+    Given("jobs load no-job-*"),
+    Given("jobs spread --dry-run"),
+    Given("jobs spread twin-* --yes"),
+    Given("jobs spread legacy-export --yes"),
+    Given("jobs spread --label team=twins --yes"),
     Given("jobs resume --all --yes"),
     Given("jobs resume warehouse.import"),
     Given("jobs show black-friday"),
@@ -221,6 +229,7 @@ REFUSED = [
     (2, Given("jobs pause"), "no jobs selected"),
     (2, Given("jobs pause sync-tokens --all"), "cannot be combined"),
     (2, Given("jobs pause --all"), "add --yes to continue"),
+    (2, Given("jobs spread --label team=twins"), "add --yes to continue"),
     (2, Given("jobs pause sync-tokens --until 2026-11-20T00:00:00Z"), "has passed"),
     (2, Given("jobs backfill rebuild-cache --from 1d"), "cronflow jobs run rebuild-cache"),
     (1, Given("jobs backfill sync-tokens --from 30d"), "still running"),
@@ -266,6 +275,8 @@ async def more(scene: Scene) -> None:
             == "created"
         )
     await service.jobs.define(job("rebuild-cache", description="As it was asked for", priority=7), by="eva")
+    for name in ("twin-1", "twin-2"):
+        await service.jobs.define(job(name, Cron("0 5 * * *"), labels={"team": "twins"}), by="eva")
     await service.jobs.define(job("gone"), by="eva")
     await service.jobs.delete("gone", by="ada")
     await service.users.create("ada", Role.VIEWER, "a long password")

@@ -157,7 +157,6 @@ async def test_every_way_to_write_a_job_refuses_a_calendar_that_does_not_exist(s
         lambda: jobs.amend("report", lambda _: job),
         lambda: jobs.preview(job.schedule, 3),  # type: ignore[arg-type]
         lambda: jobs.preview_change("report", job.schedule),  # type: ignore[arg-type]
-        lambda: jobs.schedule_load(schedule=job.schedule),
     ):
         with pytest.raises(InvalidInput, match=message):
             await act()

@@ -58,11 +58,9 @@ from cronflow.schemas.runs import AskedSchema, asked_schema
 from cronflow.schemas.schedules import (
     DaysSchema,
     PreviewSchema,
-    ScheduleLoadSchema,
     days_schema,
     preview_schema,
     run_changes_schema,
-    schedule_load_schema,
     zones_of,
 )
 from cronflow.schemas.summaries import JobSummarySchema, job_summary_schema
@@ -516,23 +514,3 @@ def _zones(names: Sequence[str]) -> Mapping[str, tzinfo | None] | None:
         return zones_of(names) or None
     except InvalidInput as error:
         raise InvalidInput(under("zones", error.problems)) from None
-
-
-@schedules.get("/schedules/herd", responses=may(404))
-async def schedule_load(
-    service: Uses,
-    _: Viewer,
-    deployed: Deployed,
-    job: Annotated[str | None, Query(max_length=200, description="Compare this job with the others.")] = None,
-    cron: Annotated[str | None, Query(max_length=500, description="Compare this expression with the jobs.")] = None,
-    tz: Annotated[
-        str | None, Query(max_length=100, description="The time zone of `cron`; by default that of the settings.")
-    ] = None,
-) -> ScheduleLoadSchema:
-    """The fires of all jobs in the coming week, hour by hour; at most 2,000 jobs are read. With `job` or `cron` also
-    how many share its minute, and a quieter minute. To move a job, patch its schedule.
-    """
-    if job is not None and cron is not None:
-        raise InvalidInput(Problem("cron", "cannot be combined with job", "use one of the two"))
-    schedule = None if cron is None else parse_schedule({"cron": cron, "tz": tz or deployed.timezone})
-    return schedule_load_schema(await service.jobs.schedule_load(job or "", schedule))

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from cronflow.app import load_app
 from cronflow.bootstrap.garbage_collection import rare_garbage_collection
-from cronflow.cli import applying, connect
+from cronflow.cli import applying, connect, spreading
 from cronflow.cli.completion import job_names
 from cronflow.cli.errors import RUN_FAILED
 from cronflow.cli.main import new_group
@@ -60,6 +60,8 @@ JOBS_ARE_NO_GARBAGE = 100_000
 """New objects between two searches for garbage."""
 
 jobs = new_group("Define, list, run, pause and delete jobs.")
+jobs.command()(spreading.load)
+jobs.command()(spreading.spread)
 
 Answer = TypeVar("Answer")
 

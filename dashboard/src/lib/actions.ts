@@ -2,7 +2,7 @@
 import { jobs } from './jobs.svelte';
 import { store } from './store.svelte';
 import { roleFor, type Action } from './permissions';
-import type { Job, JobSummary, Json } from './types';
+import type { Job, JobSummary, Json, MinuteMove } from './types';
 import { ui } from './ui.svelte';
 import { plural } from './format';
 
@@ -119,6 +119,25 @@ export async function moveTo(job: Job, cron: string, moved: () => unknown): Prom
   ui.toast(`${job.name} now runs at ${cron}`, {
     undo: () => setCron(job.name, done.version, before).then(moved),
   });
+}
+
+/** Applies a plan as one change; undo is another one, back to the old minutes. */
+export async function spread(moves: readonly MinuteMove[], moved: () => unknown): Promise<boolean> {
+  const many = plural(moves.length, 'job');
+  const answer = await ui.confirm({ title: `Move ${many}?`, body: 'Each gets another minute and keeps its hours, days and time zone. If one of them was changed meanwhile, none moves.', confirm: `Move ${many}` });
+  if (answer === null) return false;
+  const done = await ui.attempt(() => applyMoves(moves.map(({ job, version, after }) => ({ job, version, cron: after }))));
+  if (done === null) return false;
+  moved();
+  const before = new Map(moves.map((move) => [move.job, move.before]));
+  ui.toast(`${many} moved`, {
+    undo: () => applyMoves(done.moves.map(({ job, version }) => ({ job, version, cron: before.get(job) ?? '' }))).then(moved),
+  });
+  return true;
+}
+
+function applyMoves(moves: { job: string; version: number; cron: string }[]) {
+  return store.api.post('/jobs/spread/apply', { body: { moves } });
 }
 
 /** Fails if the job has changed since that version. */

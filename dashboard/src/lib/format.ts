@@ -115,6 +115,11 @@ export function shortDay(at: number): string {
   return format({ weekday: 'short', day: 'numeric' }).format(new Date(at)).replace(',', '');
 }
 
+/** Sat. */
+export function weekday(at: string | number): string {
+  return format({ weekday: 'short' }).format(new Date(at));
+}
+
 /** 10:42:07.318. */
 export function clockMs(at: string | null): string {
   if (at === null) return '–';

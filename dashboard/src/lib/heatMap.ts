@@ -5,18 +5,45 @@ export const WEEKDAYS = ['Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat', 'Sun'];
 export const WEEKS = 53;
 const DAY_MS = 86_400_000;
 
-/** A row for each day of the week and a column for each hour, in local time of a zone. */
-export function byWeekday(first: string, hours: readonly number[], zone: string): number[][] {
-  const rows = WEEKDAYS.map(() => new Array<number>(24).fill(0));
+export interface HourCell {
+  /** The number of the hour in the week. */
+  index: number;
+  /** The hour, in ms. */
+  at: number;
+  peak: number;
+}
+
+/** A row for each day of the week and a column for each hour, in local time of a zone. An hour that the clocks show twice
+ * has the busier one; null for an hour that they skip. */
+export function byWeekday(first: string, peaks: readonly number[], zone: string): (HourCell | null)[][] {
+  const rows = WEEKDAYS.map(() => new Array<HourCell | null>(24).fill(null));
   const shown = new Intl.DateTimeFormat('en-GB', { timeZone: zone, weekday: 'short', hour: '2-digit', hourCycle: 'h23' });
   const begin = Date.parse(first);
-  hours.forEach((fires, i) => {
-    const parts = shown.formatToParts(begin + i * 3_600_000);
+  peaks.forEach((peak, index) => {
+    const at = begin + index * 3_600_000;
+    const parts = shown.formatToParts(at);
     const part = (type: string) => parts.find((one) => one.type === type)?.value ?? '';
     const row = rows[WEEKDAYS.indexOf(part('weekday'))];
-    if (row !== undefined) row[Number(part('hour'))]! += fires;
+    const hour = Number(part('hour'));
+    if (row !== undefined && (row[hour]?.peak ?? -1) < peak) row[hour] = { index, at, peak };
   });
   return rows;
+}
+
+/** The colour of a cell, 1 to 5 by its quantile, 0 when nothing starts. The server computes the limits. */
+export function levelOf(value: number, limits: readonly number[]): number {
+  return value === 0 ? 0 : 1 + limits.filter((limit) => value > limit).length;
+}
+
+/** The colours that occur, each with its smallest and largest value. */
+export function legendOf(values: readonly number[], limits: readonly number[]): { level: number; from: number; to: number }[] {
+  const found = new Map<number, { level: number; from: number; to: number }>();
+  for (const value of values) {
+    const level = levelOf(value, limits);
+    const known = found.get(level);
+    found.set(level, { level, from: Math.min(value, known?.from ?? value), to: Math.max(value, known?.to ?? value) });
+  }
+  return [...found.values()].filter((one) => one.level > 0).sort((a, b) => a.level - b.level);
 }
 
 export interface Square {

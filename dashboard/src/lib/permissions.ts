@@ -8,6 +8,7 @@ export const ACTIONS = {
   run: ['POST /jobs/{name}/run'],
   pause: ['POST /jobs/{name}/pause', 'POST /jobs/{name}/resume'],
   change: ['PATCH /jobs/{name}'],
+  spread: ['POST /jobs/spread', 'POST /jobs/spread/apply'],
   cancel: ['POST /runs/{id}/cancel'],
   retry: ['POST /runs/{id}/retry'],
   ack: ['POST /runs/{id}/ack'],

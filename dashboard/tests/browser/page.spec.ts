@@ -3,7 +3,7 @@ import { axe } from './axe';
 import { Stage } from './server';
 import { LARGE, SHELL, SMALL, type Scale } from './world';
 
-const VIEWS = ['/', '/?span=24h', '/jobs', '/jobs/rebuild-search-index', '/jobs/rebuild-search-index?tab=why', '/jobs/nightly-report?tab=next', '/runs', '/timeline', '/timeline?as=table', '/logs', '/dead-letters', '/chains', '/nodes', '/limits', '/jobs/rebuild-search-index?tab=backfills', '/jobs/fraud-scores?tab=definition', '/cron', '/cron?job=nightly-report', '/load?job=nightly-report', '/jobs/nightly-report?tab=weeks', '/chaos', '/?tv=1', 'RUN'];
+const VIEWS = ['/', '/?span=24h', '/jobs', '/jobs/rebuild-search-index', '/jobs/rebuild-search-index?tab=why', '/jobs/nightly-report?tab=next', '/runs', '/timeline', '/timeline?as=table', '/logs', '/dead-letters', '/chains', '/nodes', '/limits', '/jobs/rebuild-search-index?tab=backfills', '/jobs/fraud-scores?tab=definition', '/cron', '/cron?job=nightly-report', '/load?job=nightly-report', '/load?hour=2026-11-22T02:00:00Z', '/jobs/nightly-report?tab=weeks', '/chaos', '/?tv=1', 'RUN'];
 const EXPECTED_ERRORS = /status of (401|404|503)/; // logged by the browser for responses that tests provoke
 
 const SIZES = [[1440, 900], [1024, 768], [360, 740]] as const;
@@ -592,4 +592,90 @@ test('notifications report failures while the page is hidden, and blocked ones a
   fail('unseen');
   stage.emit(stage.world.event('job_paused', 'info', 'mail-digest paused'));
   await expect.poll(shown).toEqual([expect.stringContaining('CronFlow'), 'Failed: unseen: 1 run of unseen failed']);
+});
+
+test('the schedule load names the jobs of each hour and minute, by mouse and by keyboard', async ({ stage, user }) => {
+  await user.goto(`${stage.url}/load`);
+  await live(user);
+  const map = user.getByRole('table', { name: /Starts in the busiest minute of each hour/ });
+  await expect(map.getByRole('button')).toHaveCount(168);
+  await expect(user.getByText('3 left out')).toBeVisible();
+  // 02:00 in UTC is 03:00 in Berlin. The tab key reaches the busiest hour.
+  const entry = map.locator('button[tabindex="0"]');
+  await expect(entry).toHaveCount(1);
+  await expect(entry).toHaveAccessibleName(/ 0[34]:00: 46 starts in the busiest minute, .* and 41 more/);
+  await expect(entry).toHaveClass(/d5/);
+  await entry.focus();
+  await user.keyboard.press('ArrowRight');
+  await user.keyboard.press('Enter');
+  await expect(user).toHaveURL(/hour=2026|hour=20/);
+  await user.keyboard.press('ArrowLeft');
+  await user.keyboard.press('Enter');
+  const hour = user.getByRole('region', { name: 'Selected hour' });
+  await expect(hour.getByRole('row').nth(1)).toContainText('46');
+  await expect(hour.getByRole('link').first()).toHaveAttribute('href', /^\/jobs\//);
+  await expect(hour.getByRole('row').nth(1).getByRole('link')).toHaveCount(3);
+  await hour.getByRole('button', { name: /^Show more jobs of/ }).first().click();
+  await expect(hour.getByRole('row').nth(1).getByRole('link')).toHaveCount(10);
+  await expect(hour.getByRole('row').nth(1)).toContainText('and 36 more');
+  await hour.getByRole('button', { name: 'Show all 8 minutes' }).click();
+  await expect(hour.getByRole('row')).toHaveCount(9);
+  await hour.getByRole('button', { name: 'Close the hour' }).click();
+  await expect(user).not.toHaveURL(/hour=/);
+  await user.getByRole('region', { name: 'Busiest minutes' }).getByRole('button').first().click();
+  await expect(hour.getByRole('row').nth(1)).toContainText('46');
+  await user.getByRole('checkbox', { name: /more often than every 5 minutes/ }).check();
+  await expect(user).toHaveURL(/frequent=true/);
+  await expect(entry).toHaveAccessibleName(/50 starts/);
+  await user.setViewportSize({ width: 390, height: 844 });
+  await expect(map.getByRole('columnheader')).toHaveText(['Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat', 'Sun']);
+  await expect(map.getByRole('button')).toHaveCount(168);
+});
+
+test('jobs that start together are spread in one change, which can be undone', async ({ stage, user }) => {
+  await user.goto(`${stage.url}/load`);
+  await live(user);
+  const card = user.getByRole('region', { name: 'Spread jobs' });
+  await card.getByLabel('Label').selectOption('team=billing');
+  await card.getByRole('button', { name: 'Propose' }).click();
+  await expect(card.locator('.big')).toContainText(/46\s*→\s*to\s*3\s*starts in the busiest minute/);
+  await expect(card.getByRole('row')).toHaveCount(9);
+  await card.getByRole('button', { name: 'Show all 12' }).click();
+  await expect(card.getByRole('row')).toHaveCount(13);
+  await card.getByText('11 jobs of 14 stay').click();
+  await expect(card.getByText('because it starts in several minutes of an hour')).toBeVisible();
+  expect(await axe(user, 'a plan', { switches: true })).toEqual([]);
+  // A plan belongs to the label that it was made for.
+  await card.getByLabel('Label').selectOption('');
+  await expect(card.locator('.big')).toHaveCount(0);
+  await card.getByLabel('Label').selectOption('team=billing');
+  await card.getByRole('button', { name: 'Move 12 jobs' }).click();
+  await user.getByRole('dialog').getByRole('button', { name: 'Move 12 jobs' }).click();
+  await expect(user.getByText('12 jobs moved')).toBeVisible();
+  await expect(card.getByText('No job needs to move')).toBeVisible();
+  await expect(user.locator('.head-line')).not.toContainText('46');
+  await user.getByRole('button', { name: 'Undo' }).click();
+  await expect(user.locator('.head-line')).toContainText('46');
+  expect(stage.requests.filter((one) => one === 'POST /api/v1/jobs/spread/apply')).toHaveLength(2);
+});
+
+test('a spread that somebody else was faster than moves nothing and says so', async ({ stage, page }) => {
+  await page.addInitScript(() => localStorage.setItem('cronflow.login', 'yes'));
+  stage.world.changed = true;
+  await page.goto(`${stage.url}/load`);
+  await live(page);
+  const card = page.getByRole('region', { name: 'Spread jobs' });
+  await card.getByRole('button', { name: 'Propose' }).click();
+  await card.getByRole('button', { name: 'Move 12 jobs' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Move 12 jobs' }).click();
+  await expect(page.getByText('nightly-report changed since the plan was made; nothing was moved')).toBeVisible();
+  await expect(card.getByRole('button', { name: 'Move 12 jobs' })).toBeVisible();
+});
+
+test('a viewer sees the schedule load without spreading', async ({ stage, user }) => {
+  stage.world.role = 'viewer';
+  await user.goto(`${stage.url}/load`);
+  await live(user);
+  await expect(user.getByRole('region', { name: 'Busiest minutes' })).toBeVisible();
+  await expect(user.getByRole('region', { name: 'Spread jobs' })).toHaveCount(0);
 });

@@ -178,7 +178,14 @@ export class Stage {
     const notFound: [number, unknown] = [404, { title: 'Not Found', status: 404, detail: `there is no ${path}` }];
     if (path === '/jobs') return page(world.jobs().map(jobSummary));
     if (path === '/schedules/preview') return preview(body as { schedule: { cron?: string; every?: string; at?: string; tz?: string }; count?: number; job?: string }, world);
-    if (path === '/schedules/herd') return [200, world.scheduleLoad(query)];
+    if (path === '/schedules/load') return [200, world.scheduleLoad(query)];
+    if (path === '/jobs/spread') return [200, world.spreadPlan(body)];
+    if (path === '/jobs/spread/apply') {
+      const moves = body.moves as { job: string; version: number; cron: string }[];
+      if (world.changed) return [409, { title: 'Conflict', status: 409, detail: 'nightly-report changed since the plan was made; nothing was moved (plan again and apply the new plan)' }];
+      world.spread = !world.spread;
+      return [200, { moves: moves.map((move) => ({ ...move, version: move.version + 1, before: '', after: move.cron })) }];
+    }
     let match = /^\/jobs\/([^/]+)(?:\/([\w-]+))?$/.exec(path);
     if (match !== null) {
       const job = world.named(match[1] ?? '');

@@ -1,7 +1,7 @@
 // A simulated cluster for the tests: twelve nodes, forty jobs, any number of runs. It is deterministic: the same second
 // always has the same state.
 import type { ClusterEvent, Node, SentSeries, SnapMessage, TickMessage, Values } from '../../src/lib/stream';
-import type { Attempt, Backfill, Days, Limit, Maintenance, NodeDetail, Pause, Job, JobGraph, LogLine, Run, RunState, Schedule, ScheduleLoad, Series as SeriesOf, Span } from '../../src/lib/types';
+import type { Attempt, Backfill, Days, Limit, Maintenance, NodeDetail, Pause, Job, JobGraph, LogLine, Run, RunState, Schedule, ScheduleLoad, Series as SeriesOf, Span, Spread } from '../../src/lib/types';
 
 const NODES = [
   'eu-west-1', 'eu-west-2', 'eu-west-3', 'eu-central-1', 'eu-central-2', 'us-east-1', 'us-east-2', 'us-east-3',
@@ -95,6 +95,10 @@ export class World {
   role = 'admin';
   total = 100_000;
   empty = false;
+  /** Whether jobs that start together were spread. */
+  spread = false;
+  /** Whether a job was changed after the plan was made. */
+  changed = false;
   /** No run starts, waits or ends. */
   idle = false;
   private events: ClusterEvent[] = [];
@@ -360,9 +364,43 @@ export class World {
     const fields = cron?.split(' ') ?? [];
     const minute = Number(fields.at(-5));
     const slot = fields.length === 0 || Number.isNaN(minute) ? null : minute !== 0 ? { minute, beside: 0, quieter: null, there: 0, cron: cron ?? '' } : { minute, beside: 84, quieter: 37, there: 0, cron: [...fields.slice(0, -5), '37', ...fields.slice(-4)].join(' ') };
+    const frequent = query.get('frequent') === 'true';
+    const hours = Array.from({ length: 168 }, (_, i) => {
+      const night = new Date(first + i * 3600e3).getUTCHours() === 2;
+      const peak = this.empty ? 0 : (night ? (this.spread ? 3 : 46) : Math.round(noise(i) * (i % 4 === 0 ? 14 : 5))) + (frequent ? 4 : 0);
+      return { starts: peak * 2, peak, minute: peak === 0 ? null : 0, jobs: peak, names: this.named5(peak, 5) };
+    });
+    const ordered = hours.map((hour) => hour.peak).filter((peak) => peak > 0).sort((a, b) => a - b);
+    const minuteOf = (i: number, minute: number, starts: number) => ({ at: iso(first + i * 3600e3 + minute * 60e3), starts, jobs: starts, names: this.named5(starts, 10) });
+    const asked = query.get('hour');
+    const shown = asked === null ? -1 : Math.floor((Date.parse(asked) - first) / 3600e3);
+    const peak = hours[shown]?.peak ?? 0;
     return {
-      first: iso(first), jobs: this.empty ? 0 : 36, more: false, slot,
-      hours: Array.from({ length: 168 }, (_, i) => (this.empty ? 0 : 40 + Math.round(20 * noise(i)) + (new Date(first + i * 3600e3).getUTCHours() < 4 ? 160 : 0))),
+      first: iso(first), jobs: this.empty ? 0 : frequent ? 36 : 33, more: false, slot, left_out: this.empty || frequent ? 0 : 3, uncounted: 0, hours,
+      starts: hours.reduce((sum, hour) => sum + hour.starts, 0),
+      levels: ordered.length === 0 ? [] : [25, 50, 75, 95].map((share) => ordered[Math.floor(((ordered.length - 1) * share) / 100)]!),
+      busiest: hours.map((hour, i) => [i, hour.peak] as const).filter(([, one]) => one > 0).sort((a, b) => b[1] - a[1] || a[0] - b[0]).slice(0, 10).map(([i, one]) => minuteOf(i, 0, one)),
+      hour: shown < 0 ? null : peak === 0 ? [] : [0, 5, 12, 15, 30, 37, 45, 50].map((minute, i) => minuteOf(shown, minute, Math.max(1, Math.round(peak / (1 + 3 * i))))),
+    };
+  }
+
+  /** The first jobs that start in a minute. */
+  private named5(jobs: number, most: number): string[] {
+    return NAMES.slice(0, Math.min(jobs, most, NAMES.length)).map(([name]) => name);
+  }
+
+  /** A plan to spread jobs; afterwards nothing is left to move. */
+  spreadPlan({ by, label }: { by?: 'shift' | 'hash'; label?: string[] }): Spread {
+    const first = Math.floor(this.now() / 3600e3) * 3600e3;
+    const night = [...Array(24).keys()].map((i) => first + i * 3600e3).find((at) => new Date(at).getUTCHours() === 2) ?? first;
+    const moves = this.spread || this.empty ? [] : NAMES.slice(0, 12).map(([job], i) => ({ job, version: 1 + (i % 4), before: '0 2 * * *', after: by === 'hash' ? 'H 2 * * *' : `${(7 + i * 11) % 60} 2 * * *` }));
+    const peaks = (peak: number) => Array.from({ length: 168 }, (_, i) => (new Date(first + i * 3600e3).getUTCHours() === 2 ? peak : Math.round(noise(i) * 5)));
+    const minutes = (peak: number) => Array.from({ length: 60 }, (_, i) => (i === 0 ? peak : peak < 46 && i % 11 === 7 ? 3 : i % 15 === 0 ? 2 : 0));
+    const picture = (peak: number) => ({ at: iso(night), peak, peaks: peaks(peak), hour: iso(night), minutes: minutes(peak) });
+    return {
+      applied: false, by: by ?? 'shift', first: iso(first), selected: label === undefined ? 36 : 14, more: false, moves,
+      left_out: [{ why: 'it starts in several minutes of an hour', jobs: 2, names: ['sync-tokens', 'fraud-scores'] }, { why: 'no other job starts in the same minute', jobs: 9, names: this.named5(9, 5) }],
+      before: picture(this.spread ? 3 : 46), after: picture(3),
     };
   }
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { byWeek, byWeekday, intensity, WEEKS } from '../../src/lib/heatMap';
+import { byWeek, byWeekday, intensity, legendOf, levelOf, WEEKS } from '../../src/lib/heatMap';
 
 describe('the hours of a week', () => {
   const hours = Array.from({ length: 168 }, (_, i) => i);
@@ -7,15 +7,26 @@ describe('the hours of a week', () => {
   it('are placed by local time of the zone', () => {
     // A Saturday, 12:00 in UTC; 21:00 in Tokyo.
     const utc = byWeekday('2026-11-21T12:00:00Z', hours, 'UTC');
-    expect([utc[5]?.[12], utc[6]?.[0], utc[0]?.[0], utc[5]?.[11]]).toEqual([0, 12, 36, 167]);
-    expect(byWeekday('2026-11-21T12:00:00Z', hours, 'Asia/Tokyo')[5]?.[21]).toBe(0);
-    expect(utc.flat().reduce((sum, one) => sum + one, 0)).toBe((167 * 168) / 2);
+    expect([utc[5]?.[12], utc[6]?.[0], utc[0]?.[0], utc[5]?.[11]].map((cell) => cell?.peak)).toEqual([0, 12, 36, 167]);
+    expect(utc[6]?.[0]).toEqual({ index: 12, at: Date.parse('2026-11-22T00:00:00Z'), peak: 12 });
+    expect(byWeekday('2026-11-21T12:00:00Z', hours, 'Asia/Tokyo')[5]?.[21]?.index).toBe(0);
+    expect(new Set(utc.flat().map((cell) => cell?.index)).size).toBe(168);
   });
 
-  it('are complete in a week in which the clocks change', () => {
-    const rows = byWeekday('2026-10-22T00:00:00Z', hours.map(() => 1), 'Europe/Berlin');
-    expect(rows.flat().reduce((sum, one) => sum + one, 0)).toBe(168);
-    expect(rows[6]?.[2]).toBe(2);
+  it('show the busier of two hours where the clocks go back, and none where they go forward', () => {
+    const autumn = byWeekday('2026-10-22T00:00:00Z', hours, 'Europe/Berlin');
+    expect(autumn[6]?.[2]?.index).toBe(73);
+    const spring = byWeekday('2027-03-25T00:00:00Z', hours, 'Europe/Berlin');
+    expect(spring[6]?.[2]).toBeNull();
+  });
+});
+
+describe('the colour of a busiest minute', () => {
+  it('is its quantile, and the legend has the values of each colour that occurs', () => {
+    const limits = [1, 2, 5, 5];
+    expect([0, 1, 2, 3, 5, 9].map((value) => levelOf(value, limits))).toEqual([0, 1, 2, 3, 3, 5]);
+    expect(legendOf([0, 9, 3, 5, 1, 100], limits)).toEqual([{ level: 1, from: 1, to: 1 }, { level: 3, from: 3, to: 5 }, { level: 5, from: 9, to: 100 }]);
+    expect(legendOf([0, 0], [])).toEqual([]);
   });
 });
 

@@ -196,6 +196,12 @@ test('the cron builder shows words, next runs in three zones and warnings, and a
   expect((await cluster.job('nightly-backup')).version).toBeGreaterThan(1);
   await button('Undo').click();
   await expect(button(/^Move to/)).toBeVisible();
+  await button('Propose').click();
+  const before = (await cluster.job('nightly-backup')).version;
+  await act('spread', button(/^Move \d+ jobs?$/));
+  await page.getByRole('dialog').getByRole('button', { name: /^Move \d+ jobs?$/ }).click();
+  await expect(page.getByText(/^\d+ jobs? moved$/)).toBeVisible();
+  expect((await cluster.job('nightly-backup')).version).toBe(before + 1);
 });
 
 test('a job is run manually, and its log is followed live', async () => {
