@@ -32,6 +32,8 @@ from cronflow.usecases.search import JobFilter, labels_of
 schedules = new_router("schedules")
 router = new_router("jobs")
 
+LONGEST_PATTERN = 200
+
 _labels = list_of(text, "labels")
 
 JobOfLoad = Annotated[str | None, Query(max_length=200, description="Compare this job with the others.")]
@@ -56,6 +58,9 @@ class SpreadInput(Input, json_schema_extra={"examples": [{"label": ["team=billin
 
     @model_validator(mode="after")
     def _selects(self) -> Self:
+        if len(self.name or "") > LONGEST_PATTERN:
+            what = f"has {len(self.name or ''):,} characters"
+            raise refused(Problem("name", what, f"write a pattern of at most {LONGEST_PATTERN}"))
         if not self.name and not self.label:
             raise refused(Problem("", "no jobs are selected", 'give a name or a label, or name: "*" for all jobs'))
         return self
