@@ -8,7 +8,7 @@ import pkgutil
 from cronflow.domain import schedule
 from cronflow.domain.schedule.zone_cache import dependent
 
-WITHOUT_A_ZONE = {"parse_expression", "describe_cron", "_of_windows", "window_set", "_shared_month_shapes"}
+WITHOUT_A_ZONE = {"parse_expression", "describe_cron", "_hours_of", "_of_windows", "window_set", "_shared_month_shapes"}
 """They remember texts and windows, whose local times are read in a zone later."""
 
 
