@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord
+from cronflow.domain.schedule.hashed import uses_hash
 from cronflow.domain.schedule.kinds import Cron
 from cronflow.domain.schedule.load import (
     MINUTES,
@@ -105,10 +106,11 @@ def obstacle(record: JobRecord) -> str | None:
         return "it is paused, disabled or over"
     if job.labels.get(KEEP[0], "").lower() == KEEP[1]:
         return "it has the label spread=false"
-    if getattr(schedule, "jitter", None):
+    if schedule.jitter:
         return "jitter moves its starts already"
     if minute_of(schedule) is None:
-        hashed = minute_field(schedule.expr).upper() == "H"
+        field = minute_field(schedule.expr)
+        hashed = uses_hash(field) and not {"/", ","} & set(field)
         return "its name chooses the minute already" if hashed else "it starts in several minutes of an hour"
     return None
 

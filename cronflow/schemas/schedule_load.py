@@ -57,7 +57,7 @@ class WeekLoadSchema(Schema):
     left_out: int
     """Jobs that are not counted because they start more often than every 5 minutes."""
     uncounted: int
-    """Jobs that are not counted because too many of them have a schedule whose starts take long to find."""
+    """Jobs that are not counted because their starts depend on when their runs end, or take too long to find."""
     more: bool
     """Whether there are more than 100,000 jobs, and the rest is not counted."""
     levels: list[int]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 
 import pytest
 
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.job import Job, JobRecord, PythonTarget
-from cronflow.domain.schedule.kinds import Cron, Every, Schedule
+from cronflow.domain.schedule.calendar import Calendar, DaySpan
+from cronflow.domain.schedule.kinds import AnyOf, Cron, Every, Schedule
 from cronflow.domain.schedule.load import HOUR, MINUTE, WEEK_HOURS, ScheduleLoad
-from cronflow.domain.spread import ALONE, FREQUENTLY, NO_QUIETER, Spreader, SpreadPlan, moved
+from cronflow.domain.schedule.windows import WeeklyHours
+from cronflow.domain.spread import ALONE, FREQUENTLY, NO_QUIETER, SpreadBy, Spreader, SpreadPlan, moved
 from cronflow.testing.schedule_oracle import fires_between
 
 PYTHON = PythonTarget("jobs:work")
@@ -122,6 +124,11 @@ def test_a_job_that_did_not_fit_may_fit_after_another_has_moved() -> None:
         (a_record("job", Cron("0 0 * * *"), spread="False"), "it has the label spread=false"),
         (a_record("job", Cron("0,30 0 * * *")), "it starts in several minutes of an hour"),
         (a_record("job", Cron("*/15 * * * *")), "it starts in several minutes of an hour"),
+        (a_record("job", Cron("H(0-29)/15 0 * * *")), "it starts in several minutes of an hour"),
+        (a_record("job", Cron("H 0 * * *")), "its name chooses the minute already"),
+        (a_record("job", Cron("H(0-29) 0 * * *")), "its name chooses the minute already"),
+        (a_record("job", AnyOf((Cron("0 0 * * *"),))), "it has no cron schedule"),
+        (a_record("job", Cron("0 0 * * *", jitter=timedelta(minutes=5))), "jitter moves its starts already"),
         (a_record("job", Cron("* 0 9 * * *")), FREQUENTLY),
         (a_record("job", Cron("7 0 * * *")), ALONE),
     ],
@@ -143,3 +150,39 @@ def test_a_move_keeps_everything_but_the_minute() -> None:
     with pytest.raises(InvalidInput, match="no cron schedule"):
         moved(Job(name="job", schedule=Every("1h"), target=PYTHON), "0 * * * *")
     assert moved(Job(name="job", schedule=Cron("@daily"), target=PYTHON), "9 0 * * *").schedule == Cron("9 0 * * *")
+
+
+def test_spreading_by_hash_writes_h_for_every_job_that_shares_its_minute() -> None:
+    records = [a_record(f"job-{n}", Cron("0 2 * * *", "Europe/Berlin")) for n in range(8)]
+    records.append(a_record("alone", Cron("30 4 * * *")))
+    load = ScheduleLoad(FIRST)
+    for record in records:
+        assert record.job.schedule is not None
+        load.add(record.name, record.job.schedule)
+    spreader = Spreader(load.minutes(), FIRST, SpreadBy.HASH)
+    for record in records:
+        spreader.place(record)
+    plan = spreader.plan()
+    assert [(move.job, move.after) for move in plan.moves] == [(f"job-{n}", "H 2 * * *") for n in range(8)]
+    assert plan.left_out[ALONE].names == ["alone"]
+    counted = starts(after(records, plan))
+    assert plan.after.peaks == tuple(
+        max(counted[hour * 60 + minute] for minute in range(60)) for hour in range(WEEK_HOURS)
+    )
+    assert plan.after.peak == max(counted.values()) < plan.before.peak == 8
+
+
+def test_a_job_with_calendars_keeps_them_and_only_counts_where_it_starts() -> None:
+    off = Calendar(name="off", days=(DaySpan(FIRST.date(), FIRST.date() + timedelta(days=7)),))
+    held = Cron("0 2 * * *", calendars=("off",), book=(off,))
+    plan = planned([a_record("held", held), a_record("other", Cron("0 2 * * *"))])
+    assert plan.before.peak == 1, "the two never start together"
+    assert plan.moves == []
+    weekdays = Cron("0 2 * * *", only_in=(WeeklyHours((1, 2, 3, 4, 5), time(0), time(6)),))
+    records = [a_record("held", weekdays), a_record("other", Cron("0 2 * * *"))]
+    plan = planned(records)
+    [move] = plan.moves
+    assert move.job == "held"
+    kept = moved(records[0].job, move.after).schedule
+    assert isinstance(kept, Cron)
+    assert kept.only_in == weekdays.only_in

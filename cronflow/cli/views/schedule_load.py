@@ -101,7 +101,10 @@ def _left_out(found: WeekLoadSchema) -> None:
         out.print(Text(f"{plural(count, 'job')} left out: more often than every 5 minutes (count them: --all)", "dim"))
     if count := found["uncounted"]:
         out.print(
-            Text(f"{plural(count, 'job')} not counted: the starts of their schedules take too long to find", "dim")
+            Text(
+                f"{plural(count, 'job')} not counted: their starts depend on when runs end, or take too long to find",
+                "dim",
+            )
         )
     if found["more"]:
         out.print(Text("Only the first 100,000 jobs are counted.", "dim"))

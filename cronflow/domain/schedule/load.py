@@ -1,9 +1,10 @@
 """Schedule load: the starts in each minute of the coming seven days, by job, and a quieter minute for a cron schedule.
 
 Everything is computed from schedules, before anything starts. The starts of a minute are counted exactly, for every
-kind of schedule: plain cron expressions and intervals in one step, any other through `next_after` and `count_between`,
-within `MOST_STEPS`. A schedule that starts more often than every five minutes is `frequent`: it shares
-a minute with other jobs wherever they are moved to, so it can be left out.
+kind of schedule: plain cron expressions and intervals in one step, any other start by start, without those that a
+calendar or window excludes. That is bounded for each schedule, and by `MOST_STEPS` for all of them. A schedule that
+starts more often than every five minutes is `frequent`: it shares a minute with other jobs wherever they are moved to,
+so it can be left out.
 
 The week of a schedule is cached, because many jobs share one. A `ScheduleLoad` keeps counts and a few names per minute,
 and no jobs.
@@ -17,13 +18,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from functools import lru_cache
+from itertools import islice
 from typing import TypeGuard
 
 from cronflow.domain.schedule import zones
 from cronflow.domain.schedule.cron_expression import NICKNAMES, Expression
-from cronflow.domain.schedule.exclusions import exclusion
-from cronflow.domain.schedule.fires import count_between, next_after
-from cronflow.domain.schedule.kinds import Cron, Every, Schedule
+from cronflow.domain.schedule.dst import DEFAULT_DST
+from cronflow.domain.schedule.exclusions import allowed_until, next_allowed
+from cronflow.domain.schedule.fires import count_between, is_dynamic
+from cronflow.domain.schedule.kinds import AnyOf, Cron, Every, Schedule
 from cronflow.domain.schedule.timetable import find_timetable
 from cronflow.domain.schedule.zone_cache import depends_on_zone_data
 from cronflow.domain.schedule.zones import SECOND
@@ -46,6 +49,8 @@ _AROUND = timedelta(hours=26)
 """No change of an offset has an effect for longer."""
 # Jitter may move one start of a schedule of every five minutes into the week.
 _MOST_SELDOM = FREQUENT * WEEK_HOURS + 1
+_MOST_OF_ANY = 2 * WEEK_MINUTES
+# `tz` is the zone of calendars alone where it is not that of the expression. The others have no effect, or are read.
 _PLAIN = frozenset({"expr", "tz", "start", "end", "seed", "interval", "anchor", "time"})
 
 
@@ -60,11 +65,14 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleWeek:
-    """The starts of a schedule in a week. `steps` is what it took to find them."""
+    """The starts of a schedule in a week. `steps` is what it took to find them. `unknown`: they depend on when runs
+    end, or are too many to find.
+    """
 
     blocks: tuple[Block, ...]
     frequent: bool = False
     steps: int = 0
+    unknown: bool = False
 
     @property
     def starts(self) -> int:
@@ -103,7 +111,8 @@ class _HourGroup:
 @dataclass(slots=True)
 class ScheduleLoad:
     """The starts of the jobs that are added, in a week that begins at `first`, a whole hour. Without `frequent`,
-    frequent schedules only count as `left_out`. Jobs that would take too many steps are `uncounted`.
+    frequent schedules only count as `left_out`. Jobs whose starts are unknown, or would take too many steps, are
+    `uncounted`.
     """
 
     first: datetime
@@ -122,21 +131,20 @@ class ScheduleLoad:
         """Count the starts of a job; jobs are added by name. Returns whether it took many steps, so that other tasks
         should run before the next one.
         """
-        steps = 0
-        week = (
-            None
-            if self._steps > MOST_STEPS and not is_plain(schedule, self.first)
-            else week_of(schedule, self.first, self.frequent)
-        )
-        if week is None:
+        new = not is_plain(schedule, self.first) and hash(schedule) not in self._known
+        if new and self._steps > MOST_STEPS:
             self.uncounted += 1
             return False
-        if week.steps and (known := hash(schedule)) not in self._known:
-            self._known.add(known)
-            steps = week.steps
+        week = week_of(schedule, self.first, self.frequent)
+        steps = week.steps if new else 0
+        if new:
+            self._known.add(hash(schedule))
             self._steps += steps
         if week.frequent and not self.frequent:
             self.left_out += 1
+            return steps > FREQUENT
+        if week.unknown:
+            self.uncounted += 1
             return steps > FREQUENT
         self.jobs += 1
         for block in week.blocks:
@@ -231,6 +239,8 @@ def chosen(minutes: Sequence[int], name: str) -> int:
 @lru_cache(maxsize=4096)
 def week_of(schedule: Schedule, first: datetime, frequent: bool = True) -> ScheduleWeek:
     """The starts of a schedule in the week from `first`. Those of a frequent one are only found if `frequent`."""
+    if is_dynamic(schedule):
+        return ScheduleWeek((), unknown=True)
     if not is_plain(schedule, first):
         return _by_steps(schedule, first, frequent)
     return _by_days(schedule, first) if isinstance(schedule, Cron) else _by_interval(schedule, first)
@@ -246,8 +256,8 @@ def is_plain(schedule: Schedule, first: datetime) -> TypeGuard[Cron | Every]:
         return False
     if schedule.end is not None and schedule.end < first + WEEK_HOURS * HOUR:
         return False
-    values = ((getattr(schedule, one.name), one.default) for one in fields(schedule) if one.name not in _PLAIN)
-    return all(not value or value == default for value, default in values)
+    values = (getattr(schedule, one.name) for one in fields(schedule) if one.name not in _PLAIN)
+    return all(not value or value == DEFAULT_DST for value in values)
 
 
 def minute_of(schedule: Schedule | None) -> int | None:
@@ -351,43 +361,44 @@ def _by_interval(every: Every, first: datetime) -> ScheduleWeek:
 
 
 def _by_steps(schedule: Schedule, first: datetime, frequent: bool) -> ScheduleWeek:
-    """For any schedule, at most a step for each minute of the week."""
+    """For any schedule whose starts do not depend on its runs. Takes a bounded number of steps."""
     last = first + WEEK_HOURS * HOUR - SECOND
-    count = count_between(schedule, first, last, _MOST_SELDOM)
-    if count is not None:
-        starts = Counter((fire - first) // MINUTE for fire in _fires(schedule, first, last))
-        is_frequent = count > FREQUENT * len({minute // MINUTES for minute in starts}) + 1
-        return ScheduleWeek(_blocks(starts), is_frequent, count + 1)
+    each = len(schedule.schedules) if isinstance(schedule, AnyOf) else 1
+    found = list(islice(_starts(schedule, first, last), _MOST_SELDOM + 1))
+    if len(found) <= _MOST_SELDOM:
+        starts = Counter((start - first) // MINUTE for start in found)
+        is_frequent = len(found) > FREQUENT * len({minute // MINUTES for minute in starts}) + 1
+        return ScheduleWeek(_blocks(starts), is_frequent, each * (len(found) + 1))
     if not frequent:
-        return ScheduleWeek((), True, 1)
-    return ScheduleWeek(_blocks(_counted(schedule, first, first, last)), True, WEEK_MINUTES)
+        return ScheduleWeek((), True, each * len(found))
+    if not isinstance(schedule, AnyOf):
+        return ScheduleWeek(_blocks(_counted(schedule, first, first, last)), True, WEEK_MINUTES)
+    # What its schedules share can only be counted start by start.
+    most = max(_MOST_SELDOM, _MOST_OF_ANY // each)
+    found = list(islice(_starts(schedule, first, last), most + 1))
+    if len(found) > most:
+        return ScheduleWeek((), True, each * len(found), unknown=True)
+    starts = Counter((start - first) // MINUTE for start in found)
+    return ScheduleWeek(_blocks(starts), True, each * len(found))
+
+
+def _starts(schedule: Schedule, first: datetime, last: datetime) -> Iterator[datetime]:
+    start = next_allowed(schedule, first - SECOND)
+    while start is not None and start <= last:
+        yield start
+        start = next_allowed(schedule, start)
 
 
 def _counted(schedule: Schedule, first: datetime, begin: datetime, last: datetime) -> Counter[int]:
-    """The starts from `begin`, a whole hour, to `last`, by minute of the week from `first`."""
+    """The starts from `begin` to `last`, by minute of the week from `first`, in a step for each minute and window."""
     found = Counter[int]()
-    fire = next_after(schedule, begin - SECOND)
-    while fire is not None and fire <= last:
-        hour = first + (fire - first) // HOUR * HOUR
-        end = min(last, hour + HOUR - SECOND)
-        if (count_between(schedule, fire, end) or 0) <= MINUTES:
-            found.update((start - first) // MINUTE for start in _fires(schedule, fire, end))
-        else:
-            for minute in range(MINUTES):
-                one = hour + minute * MINUTE
-                if count := count_between(schedule, one, one + MINUTE - SECOND):
-                    found[(one - first) // MINUTE] = count
-        fire = next_after(schedule, end)
+    start = next_allowed(schedule, begin - SECOND)
+    while start is not None and start <= last:
+        minute = (start - first) // MINUTE
+        end = min(last, first + (minute + 1) * MINUTE - SECOND, allowed_until(schedule, start) - SECOND)
+        found[minute] += count_between(schedule, start, end) or 0
+        start = next_allowed(schedule, end)
     return found
-
-
-def _fires(schedule: Schedule, first: datetime, last: datetime) -> Iterator[datetime]:
-    """Those that a calendar or window excludes start nothing."""
-    fire = next_after(schedule, first - SECOND)
-    while fire is not None and fire <= last:
-        if exclusion(schedule, fire) is None:
-            yield fire
-        fire = next_after(schedule, fire)
 
 
 def _blocks(starts: Mapping[int, int]) -> tuple[Block, ...]:

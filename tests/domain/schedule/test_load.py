@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cronflow.domain.schedule import load as load_module
-from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule
+from cronflow.domain.schedule.calendar import Calendar, DaySpan, YearlyDay
+from cronflow.domain.schedule.dst import Dst, GapPolicy, RepeatPolicy
+from cronflow.domain.schedule.kinds import AnyOf, Cron, Every, Once, Schedule
 from cronflow.domain.schedule.load import (
     HOUR,
     MINUTE,
     NAMED,
     WEEK_HOURS,
+    WEEK_MINUTES,
     ScheduleLoad,
     at_minute,
     level_of,
@@ -23,11 +26,14 @@ from cronflow.domain.schedule.load import (
     minute_of,
     week_of,
 )
-from cronflow.testing.schedule_oracle import fires_between
+from cronflow.domain.schedule.windows import WeeklyHours
+from cronflow.testing.schedule_oracle import fires_between, is_excluded
 
 PLAIN = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SPRING = datetime(2027, 3, 25, 5, tzinfo=UTC)
 AUTUMN = datetime(2026, 10, 22, 20, tzinfo=UTC)
+
+OFF = Calendar(name="off", days=(DaySpan(date(2026, 11, 23), date(2026, 11, 24)), YearlyDay(10, 25), YearlyDay(3, 28)))
 
 
 def expected(schedule: Schedule, first: datetime) -> dict[int, int]:
@@ -95,6 +101,69 @@ def test_any_cron_has_the_starts_of_the_oracle_in_any_week(
     begin = first.replace(minute=0, second=0, microsecond=0, tzinfo=UTC)
     cron = Cron(f"{minute} {hour} {days}", tz)
     assert counted(cron, begin) == expected(cron, begin)
+
+
+NIGHT = WeeklyHours((1, 2, 3, 4, 5, 6, 7), time(2), time(3))
+BRIEFLY = WeeklyHours((1, 2, 3, 4, 5), time(9), time(9, 5))
+
+
+@pytest.mark.parametrize("first", [PLAIN, SPRING, AUTUMN], ids=["plain", "spring", "autumn"])
+@pytest.mark.parametrize(
+    ("schedule", "frequent"),
+    [
+        (AnyOf((Every("5m"), Cron("0 2 * * *"))), False),
+        (AnyOf((Cron("*/10 * * * *"), Cron("5-55/10 * * * *"), Once(PLAIN + HOUR))), False),
+        (AnyOf((Every("5m"), Every("7m"))), True),
+        (Cron("H H(1-4) * * *", "Europe/Berlin", seed="report"), False),
+        (Cron("0 * * * *", jitter=timedelta(minutes=20), seed="report"), False),
+        (Every("5m", jitter=timedelta(minutes=4), seed="report"), False),
+        (Every("30s", jitter=timedelta(seconds=20), seed="report"), True),
+        (Cron("30 2 * * *", "Europe/Berlin", dst=Dst(GapPolicy.SKIP, RepeatPolicy.BOTH)), False),
+        (Cron("0 18 * * *", business_day=(-1, 1)), False),
+        (Cron("0 * * * *", only_in=(NIGHT,)), False),
+        (Cron("*/5 * * * *", only_in=(NIGHT,), tz="Europe/Berlin"), False),
+        (Cron("* * * * *", only_in=(BRIEFLY,)), False),
+        (Cron("* * * * *", only_in=(NIGHT,)), True),
+        (Every("10s", only_in=(BRIEFLY,), tz="Europe/Berlin"), True),
+        (Every("20s", blackout=(NIGHT,)), True),
+        (Cron("0 * * * *", calendars=("off",), book=(OFF,)), False),
+    ],
+    ids=str,
+)
+def test_rules_of_schedules_add_move_and_remove_starts(schedule: Schedule, frequent: bool, first: datetime) -> None:
+    fires = fires_between(schedule, first, first + WEEK_HOURS * HOUR)
+    starts = Counter((fire - first) // MINUTE for fire in fires if not is_excluded(schedule, fire))
+    assert counted(schedule, first) == dict(starts)
+    assert week_of(schedule, first).frequent is frequent
+    assert week_of(schedule, first, False).frequent is frequent
+
+
+def test_plain_schedules_take_no_steps() -> None:
+    for schedule in (Every("1h"), Every("30s"), Every("90m", anchor=PLAIN), Cron("0 * * * *"), Cron("H * * * *")):
+        assert week_of(schedule, PLAIN).steps == 0, schedule
+
+
+@pytest.mark.parametrize("frequent", [False, True])
+def test_a_schedule_whose_starts_depend_on_its_runs_is_uncounted(frequent: bool) -> None:
+    load = ScheduleLoad(PLAIN, frequent)
+    load.add("loop", Every("1s", after_completion=True))
+    assert (load.jobs, load.left_out, load.uncounted, sum(load.minutes())) == (0, 0, 1, 0)
+
+
+def test_no_schedule_takes_more_steps_than_allowed() -> None:
+    everything = AnyOf((Every("1s"), Every("7s")))
+    for schedule, members in (
+        (everything, 2),
+        (Every("1s", jitter=timedelta(seconds=5), seed="x", start=PLAIN + HOUR), 1),
+        (Every("1s", blackout=(NIGHT,)), 1),
+    ):
+        week = week_of(schedule, PLAIN, False)
+        assert (week.blocks, week.frequent, week.unknown) == ((), True, False)
+        assert week.steps <= members * (12 * WEEK_HOURS + 2)
+    load = ScheduleLoad(PLAIN, frequent=True)
+    load.add("everything", everything)
+    assert (load.jobs, load.uncounted) == (0, 1)
+    assert week_of(everything, PLAIN).steps <= 2 * (2 * WEEK_MINUTES + 1)
 
 
 @pytest.mark.parametrize("hours", [0, 1, 2, 166, 167])
@@ -183,6 +252,10 @@ def test_a_schedule_that_many_jobs_share_costs_its_steps_once(monkeypatch: pytes
     load = ScheduleLoad(PLAIN)
     slow = [load.add(f"every-{n}", Every("1h", start=PLAIN + HOUR)) for n in range(50)]
     assert (load.jobs, load.uncounted, slow.count(True)) == (50, 0, 1)
+    load.add("too-much", Every("1h", start=PLAIN + 2 * HOUR))
+    assert not load.add("another", Every("1h", start=PLAIN + 3 * HOUR))
+    load.add("known", Every("1h", start=PLAIN + HOUR))
+    assert (load.jobs, load.uncounted) == (52, 1)
 
 
 def test_levels_are_quantiles_of_the_hours_in_which_something_starts() -> None:
