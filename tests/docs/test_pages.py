@@ -76,6 +76,17 @@ SCENES = {
     "rehearse.md": Scene(prints=("fires due", "outage  ", "no leader for", "+ close-books", "in Europe/Berlin")),
     "chains.md": Scene(prints=("(all of index, report)", "digraph jobs", "import@manual-", "upstream", "~r1")),
     "calendars.md": Scene(prints=("Christmas Day", "skipped: blackout: night", "calendar nyse was")),
+    "schedule-load.md": Scene(
+        report=False,
+        prints=(
+            "Busiest minutes",
+            "it has the label spread=false",
+            "3 of 4 jobs to move",
+            "H 2 * * mon-fri",
+            "job.spread",
+            " 3 jobs to move",
+        ),
+    ),
     "alerts.md": Scene(prints=("204",)),
     "monitor.md": Scene(stand_ins={"10.0.0.11": "127.0.0.1", "=9500": "=0"}, prints=("metrics served",)),
     "log-in-from-the-command-line.md": Scene(

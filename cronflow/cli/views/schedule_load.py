@@ -85,7 +85,7 @@ def spread_page(found: SpreadSchema) -> None:
     out.print(
         Text.assemble(
             (
-                f"{plural(len(moves), 'job')} of {found['selected']:,} {'moved' if found['applied'] else 'to move'}",
+                f"{len(moves):,} of {plural(found['selected'], 'job')} {'moved' if found['applied'] else 'to move'}",
                 "bold",
             ),
             f"; busiest minute: {change}",
