@@ -103,6 +103,12 @@ def test_a_full_hour_is_left_as_it_is() -> None:
     assert plan.before == plan.after
 
 
+def test_a_job_stays_if_only_some_of_its_starts_would_be_quieter() -> None:
+    others = [Cron("0 2 * * *"), *[Cron(f"{minute} 2 * * MON") for minute in range(1, 60)]]
+    plan = planned([a_record("job", Cron("0 2 * * *"))], others)
+    assert (plan.moves, plan.left_out[NO_QUIETER].names) == ([], ["job"])
+
+
 def test_a_job_that_did_not_fit_may_fit_after_another_has_moved() -> None:
     records = [
         a_record("a", Cron("0 2 * * *")),

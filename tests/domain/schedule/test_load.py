@@ -26,7 +26,8 @@ from cronflow.domain.schedule.load import (
     minute_of,
     week_of,
 )
-from cronflow.domain.schedule.windows import WeeklyHours
+from cronflow.domain.schedule.windows import Period, WeeklyHours
+from cronflow.domain.schedule.zones import SECOND
 from cronflow.testing.schedule_oracle import fires_between, is_excluded
 
 PLAIN = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -126,6 +127,7 @@ BRIEFLY = WeeklyHours((1, 2, 3, 4, 5), time(9), time(9, 5))
         (Cron("* * * * *", only_in=(NIGHT,)), True),
         (Every("10s", only_in=(BRIEFLY,), tz="Europe/Berlin"), True),
         (Every("20s", blackout=(NIGHT,)), True),
+        (Every("15s", blackout=(Period(PLAIN + timedelta(minutes=90, seconds=20), PLAIN + 3 * HOUR + SECOND),)), True),
         (Cron("0 * * * *", calendars=("off",), book=(OFF,)), False),
     ],
     ids=str,
@@ -218,10 +220,11 @@ def test_a_minute_names_its_first_jobs_and_counts_the_others() -> None:
     load = ScheduleLoad(PLAIN)
     for n in range(30):
         # Of two kinds, which are grouped apart.
-        load.add(f"job-{n:02}", Cron("0 2 * * *") if n % 2 else Every("1d", time="02:00", anchor=PLAIN))
+        load.add(f"job-{n:02}", Cron("0 2 * * *") if n % 2 else Cron("0 2 * * SUN"))
     jobs, names = load.jobs_at(14 * 60)
     assert (jobs, list(names)) == (30, [f"job-{n:02}" for n in range(NAMED)])
     assert load.busiest(3) == [14 * 60, 38 * 60, 62 * 60]
+    assert load.jobs_at(38 * 60)[0] == 15
     assert load.jobs_at(0) == (0, ())
 
 
