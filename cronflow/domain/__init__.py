@@ -38,6 +38,8 @@ Backfill         Runs of a job for instants that have passed, requested together
 Backfiller       The role that inserts the runs of backfills.
 Term             The time in which one leader leads, with a number that only grows.
 Fence            A run's fencing token.
+Schedule load    How many runs start in each minute of the next seven days, computed from the schedules.
+Spread plan      Other minutes for jobs that start together, with the schedule load before and after.
 Job lock         A lock in Redis that keeps runs of one job from overlapping.
 Lease            A right that expires unless it is renewed.
 Limit            How many runs execute at the same time, or start per period, for a name or a key that jobs share.
