@@ -57,7 +57,8 @@ def read(url: str, namespace: str) -> Records:
             intents=[str(document["_id"]) for document in database["plans"].find()],
             terms=[
                 Elected(document["term"], document["holder"].rpartition("#")[0])
-                for _, _, document in _writes(oplog, f"{database.name}.control")
+                for name, _, document in _writes(oplog, f"{database.name}.control")
+                if name == "leader"
             ],
             steps=list(_steps(_writes(oplog, f"{database.name}.runs"))),
         )
