@@ -57,6 +57,7 @@ def test_a_text_that_does_not_occur_exactly_once_is_an_error_with_its_file() -> 
 QUICK = ("run.state in change.sources", "record.rev == rev", "present.rev == rev")
 
 
+@pytest.mark.prove  # CI runs mutants of changed files
 def test_a_mutant_is_killed_an_equivalent_change_survives_and_the_copy_is_restored(tmp_path: Path) -> None:
     copy_package(tmp_path)
     history = tmp_path / PACKAGE / "testing" / "memory" / "stores.py"

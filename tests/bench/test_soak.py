@@ -221,6 +221,7 @@ async def test_the_registered_jobs_are_those_that_apply_stores(
     assert [one | varying for one in registered] == [one | varying for one in applied]
 
 
+@pytest.mark.prove
 async def test_a_soak_on_real_nodes_finds_one_run_for_every_instant(
     own_redis: RedisServer, own_mongo: MongoServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
