@@ -128,7 +128,7 @@ async def schedule_load(
         ]
         await service.jobs.apply(jobs)
         # A start is recorded separately if its run has not ended by then, as on a machine that is busy.
-        timings = Timings(start_mark=5.0)
+        timings = Timings(start_mark=60.0)
         node = build_node(backends, NoOp(), SystemClock(), timings, name="only", slots=size)
         counting.clear()
         connection.trips.clear()
