@@ -213,7 +213,7 @@ def test_the_canonical_document_has_every_default_and_keeps_the_order_of_the_int
                 "only_in": [],
             },
         ),
-        ("run", {"shell": "true", "cwd": None, "env": {}, "run_as": None, "limits": NO_LIMITS}),
+        ("run", {"shell": "true", "cwd": None, "env": {}, "run_as": None, "when_present": None, "limits": NO_LIMITS}),
         (
             "retry",
             {
@@ -800,6 +800,14 @@ def test_a_bad_interval_does_not_make_its_sound_companions_suspicious() -> None:
         (
             {"shell": "x", "run_as": "0"},
             ".run_as: '0' is not the name of a user (write a name such as backup, not a number)",
+        ),
+        (
+            {"shell": "x", "when_present": "usr/bin/x"},
+            ".when_present: when_present is 'usr/bin/x'; it must be a path that begins with /",
+        ),
+        (
+            {"argv": ["x"], "when_present": "/" + 5000 * "x"},
+            ".when_present: when_present has 5,001 characters; at most 4,000 are allowed",
         ),
         (
             {"shell": "x", "limits": {"memory": "9 megs"}},

@@ -122,6 +122,8 @@ class ShellForm(TypedDict):
     """Environment variables, added to those of the node."""
     run_as: Annotated[str | None, OPTIONAL_TEXT]
     """The user to run as, one of ALLOW_RUN_AS; null: the user of the node."""
+    when_present: Annotated[str | None, OPTIONAL_TEXT]
+    """A file: on a node where it does not exist, the run is skipped; null: it always runs."""
     limits: Annotated[LimitsForm, LIMITS_KEY]
     """What each of its processes may use at most."""
 
@@ -137,6 +139,8 @@ class ArgvForm(TypedDict):
     """Environment variables, added to those of the node."""
     run_as: Annotated[str | None, OPTIONAL_TEXT]
     """The user to run as, one of ALLOW_RUN_AS; null: the user of the node."""
+    when_present: Annotated[str | None, OPTIONAL_TEXT]
+    """A file: on a node where it does not exist, the run is skipped; null: it always runs."""
     limits: Annotated[LimitsForm, LIMITS_KEY]
     """What each of its processes may use at most."""
 

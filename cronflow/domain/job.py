@@ -39,6 +39,7 @@ MOST_APART = 100
 DEFAULT_PRIORITY = 5
 BACKFILL_PRIORITY = -1
 """Of the runs of a backfill: below that of every job."""
+LONGEST_PATH = 4000
 SHORTEST_TIMEOUT = timedelta(milliseconds=10)
 
 
@@ -132,7 +133,7 @@ class PythonTarget:
 @dataclass(frozen=True, slots=True)
 class CommandTarget:
     """Run a program: `command` is a line for /bin/sh, or an argument vector that is run without a shell. Without
-    `run_as` it runs as the user of the node.
+    `run_as` it runs as the user of the node. On a node where the file `when_present` does not exist, the run is skipped.
     """
 
     command: str | tuple[str, ...]
@@ -140,8 +141,11 @@ class CommandTarget:
     env: Mapping[str, str] = field(default_factory=dict)
     run_as: str | None = None
     limits: Limits = field(default_factory=Limits)
+    when_present: str | None = None
 
     def __post_init__(self) -> None:
+        if self.when_present is not None:
+            _check_path(self.when_present)
         if self.run_as is not None:
             check_user(self.run_as)
         if not self.command or (isinstance(self.command, str) and not self.command.strip()):
@@ -150,6 +154,14 @@ class CommandTarget:
             raise InvalidInput("the command contains a NUL byte")
         refuse_references(self.command, "a command", 'write env: {TOKEN: "${secret:NAME}"}, and $TOKEN in the command')
         check_references(self.env, "env")
+
+
+def _check_path(path: str) -> None:
+    if not path.startswith("/") or "\0" in path:
+        raise InvalidInput(f"when_present is {path[:80]!r}; it must be a path that begins with /")
+    if len(path) > LONGEST_PATH:
+        raise InvalidInput(f"when_present has {len(path):,} characters; at most {LONGEST_PATH:,} are allowed")
+    refuse_references(path, "when_present", "write the path itself")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import errno
 import os
 import subprocess
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -77,7 +78,7 @@ class CommandExecutor:
         return f"commands are not allowed on the node {node}; set ALLOW_SHELL=true to allow them"
 
     async def run(self, assignment: Assignment, node: str, log: LineSink) -> AttemptResult:
-        """See Executor. The job's success exit codes are OK. A program that does not exist or is not executable fails
+        """See Executor. The job's success exit codes are OK. Without the file `when_present` it is skipped. A program that does not exist or is not executable fails
         permanently.
         """
         target = assignment.job.target
@@ -86,6 +87,10 @@ class CommandExecutor:
             return AttemptResult(Outcome.PERMANENT, error=refused)
         if self._watcher is None:
             raise RuntimeError("the CommandExecutor is not open; use `async with`")
+        if target.when_present is not None and (
+            absent := await asyncio.to_thread(_why_absent, target.when_present, node)
+        ):
+            return AttemptResult(Outcome.SKIPPED, error=absent)
         environ = environment(assignment, target, os.environ if self._environ is None else self._environ)
         output = Output(log)
         try:
@@ -118,6 +123,17 @@ def environment(assignment: Assignment, target: CommandTarget, environ: Mapping[
         **target.env,
         **facts(assignment),
     }
+
+
+def _why_absent(path: str, node: str) -> str | None:
+    """Why the user of the node does not find the file; None if it exists."""
+    try:
+        Path(path).stat()
+    except FileNotFoundError:
+        return f"node {node} has no {path}"
+    except OSError as error:
+        return f"node {node} cannot find {path}: {error.strerror}"
+    return None
 
 
 def _start(target: CommandTarget, environ: Mapping[str, str], out: int, err: int) -> subprocess.Popen[bytes]:

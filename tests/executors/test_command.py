@@ -35,8 +35,9 @@ async def run(
     env: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
     success: tuple[int, ...] = (0,),
+    when_present: str | None = None,
 ) -> AttemptResult:
-    target = CommandTarget(command, cwd=cwd, env=env or {})
+    target = CommandTarget(command, cwd=cwd, env=env or {}, when_present=when_present)
     async with CommandExecutor(True, grace_s=grace_s, drain_s=drain_s, environ=environ) as executor:
         attempted = assignment(target, timeout=timeout, attempt=attempt, success_exit_codes=success)
         return await executor.run(attempted, "node-1", lines or Lines())
@@ -48,6 +49,18 @@ async def test_exit_code_zero_is_ok_and_output_becomes_lines_by_stream() -> None
     assert attempt_result == AttemptResult(Outcome.OK, result={"exit_code": 0})
     assert lines.of("info") == ["one", "two", "half"]
     assert lines.of("warn") == ["careful"]
+
+
+async def test_a_node_without_the_file_skips_the_run_with_the_reason(tmp_path: Path) -> None:
+    program, ran = tmp_path / "program", tmp_path / "ran"
+    attempt_result = await run(f"touch {ran}", when_present=str(program))
+    assert attempt_result == AttemptResult(Outcome.SKIPPED, error=f"node node-1 has no {program}")
+    assert not ran.exists()
+    program.touch()
+    assert (await run(f"touch {ran}", when_present=str(program))).outcome is Outcome.OK
+    assert ran.exists()
+    beyond = await run("true", when_present=f"{program}/below")
+    assert beyond == AttemptResult(Outcome.SKIPPED, error=f"node node-1 cannot find {program}/below: Not a directory")
 
 
 async def test_another_exit_code_is_an_error_with_the_last_line_of_stderr() -> None:

@@ -340,7 +340,7 @@ export class World {
     const paused = pause !== null;
     const disabled = name === 'data-task-14';
     return {
-      name, description, schedule: schedule === null ? null : { start: null, end: null, ...schedule }, run: name === SHELL ? { shell: 'pg_dump main | ship', cwd: null, env: {}, run_as: null, limits: { cpu: null, memory: null, file_size: null, files: null, processes: null } } : { python: `${name.split(/[-.]/)[0]}.jobs:${name.replaceAll(/[-.]/g, '_')}`, args: { region: 'eu' }, process: false },
+      name, description, schedule: schedule === null ? null : { start: null, end: null, ...schedule }, run: name === SHELL ? { shell: 'pg_dump main | ship', cwd: null, env: {}, run_as: null, when_present: null, limits: { cpu: null, memory: null, file_size: null, files: null, processes: null } } : { python: `${name.split(/[-.]/)[0]}.jobs:${name.replaceAll(/[-.]/g, '_')}`, args: { region: 'eu' }, process: false },
       retry: { max: 3, initial: '30s', multiplier: 2, cap: '15m', jitter: false, rules: [], deadline: null }, timeout: '10m', overlap: 'forbid',
       misfire: { policy: 'fire_once', late_after: '1m', grace: '1h', max_catch_up: 100 }, delivery: 'at_least_once', start_guard: 'redis', priority: 5, require: {}, concurrency: [], rate: null, breaker: null, pause_after: null, success_exit_codes: [0],
       prefer: {}, spread: false, apart_from: [], resources: { cpu: 0, memory: null }, shards: null, run_on: 'one_node',
