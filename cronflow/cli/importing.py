@@ -6,6 +6,7 @@ as a comment.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -42,11 +43,16 @@ def print_imported(
     read: Callable[[Path], ImportedFile], paths: Sequence[Path], labels: Iterable[str] | None, host: str | None
 ) -> None:
     """Read all files, print the jobs and exit with 1 if some entries were refused."""
+    print_files([read(path) for path in paths], labels, host)
+
+
+def print_files(read: Sequence[ImportedFile], labels: Iterable[str] | None, host: str | None) -> None:
+    """The same for files that are read already."""
     from cronflow.importers.imported import completed
     from cronflow.importers.yaml_text import write_yaml
 
     wanted = labels_of(labels or ())
-    files = completed([read(path) for path in paths], wanted, host)
+    files = completed(read, wanted, host)
     typer.echo(write_yaml(files), nl=False)
     count = sum(len(file.jobs) for file in files)
     refused = [(file, refusal) for file in files for refusal in file.refusals]
@@ -58,6 +64,20 @@ def print_imported(
         out.print(Text(f"  → {clean(refusal.remedy)}"))
     if refused:
         raise typer.Exit(FAILED)
+
+
+def files_of(paths: Sequence[Path], names: str) -> list[Path]:
+    """The paths, with the files of each folder whose whole names match the regular expression in place of it."""
+    found: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            found.append(path)
+            continue
+        inside = sorted(one for one in path.iterdir() if re.fullmatch(names, one.name) and one.is_file())
+        if not inside:
+            raise InvalidInput(Problem(str(path), "has no files to import", "name the files"))
+        found += inside
+    return found
 
 
 def text_of(path: Path) -> str:

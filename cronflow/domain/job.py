@@ -133,7 +133,7 @@ class PythonTarget:
 @dataclass(frozen=True, slots=True)
 class CommandTarget:
     """Run a program: `command` is a line for /bin/sh, or an argument vector that is run without a shell. Without
-    `run_as` it runs as the user of the node. On a node where the file `when_present` does not exist, the run is skipped.
+    `run_as` it runs as the user of the node. Where the file `when_present` does not exist, the run is skipped.
     """
 
     command: str | tuple[str, ...]

@@ -78,8 +78,8 @@ class CommandExecutor:
         return f"commands are not allowed on the node {node}; set ALLOW_SHELL=true to allow them"
 
     async def run(self, assignment: Assignment, node: str, log: LineSink) -> AttemptResult:
-        """See Executor. The job's success exit codes are OK. Without the file `when_present` it is skipped. A program that does not exist or is not executable fails
-        permanently.
+        """See Executor. The job's success exit codes are OK. Without the file `when_present` the run is skipped. A
+        program that does not exist or is not executable fails permanently.
         """
         target = assignment.job.target
         assert isinstance(target, CommandTarget)

@@ -18,7 +18,7 @@ from cronflow.importers.imported import ImportedFile, ImportedJob, ImportNote, I
 WIDTH = 100
 _UNLIMITED = 1_000_000
 _LONG = 20
-_NUMBER_LIKE = re.compile(r"[-+.]*[0-9][0-9a-fA-FxXoO_.:+-]*")
+_NUMBER_LIKE = re.compile(r"[-+.]*[0-9][0-9_.:+-]*(?:[eE][-+]?[0-9]*)?|0[xo][0-9a-fA-F]+")
 
 _Notes = Mapping[tuple[str, ...], Sequence[str]]
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated
 
 import typer
 
-from cronflow.cli.importing import Files, Host, Labels, Zone, check_zone, print_imported, text_of
+from cronflow.cli.importing import Files, Host, Labels, Zone, check_zone, files_of, print_files, text_of
 from cronflow.cli.main import new_group
 
 imports = new_group("Print the jobs of another scheduler as a job file. Nothing is applied.")
@@ -27,9 +26,10 @@ def crontab(
         ),
     ] = None,
 ) -> None:
-    """Import crontabs: /etc/crontab, files of /etc/cron.d, and those of users."""
-    from cronflow.importers.crontab import read_crontab
+    """Import crontabs: /etc/crontab, the folder /etc/cron.d or its files, and those of users."""
+    from cronflow.importers.crontab import read_crontabs
 
     zone = check_zone(tz)
-    read = partial(read_crontab, tz=zone, user_column=user_column)
-    print_imported(lambda path: read(text_of(path), str(path)), files, label, host)
+    # cron reads no other names, so that backups and files of the package manager are left out.
+    texts = {str(path): text_of(path) for path in files_of(files, "[A-Za-z0-9_-]+")}
+    print_files([read_crontabs(texts, tz=zone, user_column=user_column)], label, host)
