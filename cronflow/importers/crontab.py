@@ -76,8 +76,14 @@ def read_crontabs(texts: Mapping[str, str], *, tz: str | None = None, user_colum
         notes += [ImportNote(("defaults", key), note) for key, note in _DEFAULT_NOTES.items()]
         if tz is not None:
             notes.append(ImportNote(("defaults", "tz"), "As --tz says. cron used the time zone of its machine."))
-    source = next(iter(texts)) if len(texts) == 1 else f"{len(texts)} files"
-    return ImportedFile(f"crontab {source}", tuple(jobs), tuple(refusals), defaults, tuple(notes))
+    source = next(iter(texts)) if len(texts) == 1 else ""
+    return ImportedFile(
+        f"crontab {source}" if source else f"{len(texts)} crontabs",
+        tuple(jobs),
+        tuple(refusals),
+        defaults,
+        tuple(notes),
+    )
 
 
 def _lines(
