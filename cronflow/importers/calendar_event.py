@@ -1,7 +1,7 @@
 """Translates systemd's calendar events (OnCalendar=) into cron schedules.
 
-The rules: weekday and date must both match, unlike in cron, and the result has the same instants or the event is
-refused. One event can need several schedules, for example for several years.
+The rules: weekday and date must both match, unlike in cron; a time that the clocks skip does not fire; and the result
+has the same instants or the event is refused. One event can need several schedules, for example for several years.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ SHORT = {
 }
 _DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 _FULL = ("SUNDAY", "MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY")
+_NIGHT = frozenset((23, 0, 1, 2, 3))
+"""The hours in which the clocks of some zone go forward."""
 _YEARS = range(1970, 2200)
 _WEEKS = {1: range(1, 8), 2: range(8, 15), 3: range(15, 22), 4: range(22, 29), 5: range(29, 32)}
 
@@ -55,6 +57,12 @@ def cron_schedules(event: str, tz: str | None) -> list[dict[str, Any]]:
     fields = [minute, hour, day, month, weekday]
     expression = " ".join(fields if second == "0" else [second, *fields])
     plain: dict[str, Any] = {"cron": expression, **({} if zone is None else {"tz": zone})}
+    if (
+        not hour.startswith("*")
+        and not minute.startswith("*")
+        and not _NIGHT.isdisjoint(_values(_dots(hour), 0, 23, event))
+    ):
+        plain["dst"] = {"gap": "skip"}
     return [plain] if years is None else [plain | _bounds(first, last, zone or tz or "UTC") for first, last in years]
 
 
@@ -140,7 +148,7 @@ def _day_fields(day: str, weekdays: list[int], event: str) -> tuple[str, str]:
         return _from_the_end(day[1:], [] if every_day else weekdays, event)
     if day == "*" or every_day:
         return day, "*" if every_day else names
-    dates = _values(day.replace("-", ".."), 1, 31, event)
+    dates = _values(_dots(day), 1, 31, event)
     weeks = [week for week, days in _WEEKS.items() if set(days) <= dates]
     if dates == {date for week in weeks for date in _WEEKS[week]}:
         return "*", ",".join(f"{_DAYS[one]}#{week}" for one in weekdays for week in weeks)
@@ -175,6 +183,11 @@ def _field(text: str, low: int, high: int, event: str) -> str:
     if step and numbers == set(range(low, high + 1, int(step[1]))):
         return f"*/{int(step[1])}"
     return ",".join(str(a) if a == b else f"{a}-{b}" if b > a + 1 else f"{a},{b}" for a, b in _spans(sorted(numbers)))
+
+
+def _dots(field: str) -> str:
+    """A field of a cron expression without steps, as systemd writes it."""
+    return field.replace("-", "..")
 
 
 def _values(text: str, low: int, high: int, event: str) -> set[int]:

@@ -8,6 +8,7 @@ import typer
 
 from cronflow.cli.importing import Files, Host, Labels, Zone, check_zone, files_of, print_files, text_of
 from cronflow.cli.main import new_group
+from cronflow.cli.unit_files import units_of
 
 imports = new_group("Print the jobs of another scheduler as a job file. Nothing is applied.")
 
@@ -33,3 +34,13 @@ def crontab(
     # cron reads no other names, so that backups and files of the package manager are left out.
     texts = {str(path): text_of(path) for path in files_of(files, "[A-Za-z0-9_-]+")}
     print_files([read_crontabs(texts, tz=zone, user_column=user_column)], label, host)
+
+
+@imports.command()
+def systemd(files: Files, tz: Zone = None, label: Labels = None, host: Host = None) -> None:
+    """Import systemd timers, each with the service beside it: files, a folder, or `systemctl cat` on stdin."""
+    from cronflow.importers.systemd import read_systemd
+
+    zone = check_zone(tz)
+    timers, find, source = units_of(files)
+    print_files([read_systemd(timers, find, source, tz=zone)], label, host)
