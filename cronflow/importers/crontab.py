@@ -21,7 +21,8 @@ LONGEST_RUN = "1d"
 _VARIABLE = re.compile(r"(?P<q>[\"']?)([A-Za-z_][A-Za-z0-9_]*)(?P=q)\s*=\s*(.*)")
 _ENTRY = re.compile(r"(@\w+|(?:\S+\s+){4}\S+)\s+(\S.*)")
 _WITH_USER = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*\$?)\s+(\S.*)")
-_SYSTEM_USERS = frozenset(("root", "www-data", "nobody", "daemon", "bin", "mail", "news", "list", "backup", "postgres"))
+_SYSTEM_USERS = frozenset(("root", "www-data", "nobody", "daemon", "postgres"))
+"""Users of nearly every machine whose names are no commands."""
 _INPUT_END = "END_OF_INPUT"
 
 DEFAULTS: Mapping[str, Any] = {
@@ -236,6 +237,8 @@ def _run(line: _Line, read: ShellLine, standard_input: str | None, notes: list[I
         text = "It does nothing on a machine with systemd, where a timer of the package does its work. If yours have "
         text += "systemd, import that timer instead: cronflow import systemd FILE.timer"
         notes.append(ImportNote((), text))
+    if re.match(r"(?:test -x|\[ -x) /usr/sbin/anacron(?: \])? \|\|", command):
+        notes.append(ImportNote((), "It does nothing where anacron is installed, which runs these scripts instead."))
     if (home := line.variables.get("HOME", "")).startswith("/"):
         run["cwd"] = home
         notes.append(ImportNote(("run", "cwd"), "From HOME, where cron starts the command."))

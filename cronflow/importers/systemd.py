@@ -14,7 +14,7 @@ from cronflow.documents.keys import LengthForm
 from cronflow.documents.values import duration_text
 from cronflow.domain.errors import InvalidInput
 from cronflow.importers.calendar_event import cron_schedules
-from cronflow.importers.imported import ImportedFile, ImportedJob, ImportNote, ImportRefusal, job_name
+from cronflow.importers.imported import NO_RETRIES, ImportedFile, ImportedJob, ImportNote, ImportRefusal, job_name
 from cronflow.importers.systemd_service import PRESENT, service_keys
 from cronflow.importers.unit_file import UnitFile, parse_span
 
@@ -25,7 +25,12 @@ FindUnit = Callable[[str], str | None]
 _AT_BOOT = ("OnBootSec", "OnStartupSec", "OnActiveSec")
 _TIMER = ("OnCalendar", "OnUnitActiveSec", "OnUnitInactiveSec", *_AT_BOOT, "Persistent", "RandomizedDelaySec",
           "AccuracySec", "Unit", "FixedRandomDelay")  # fmt: skip
+DEFAULTS = {"retry": NO_RETRIES, "overlap": "forbid", "timeout": "1d"}
 _DEFAULT_NOTES = {
+    "retry": "systemd does not start a failed unit again unless it has Restart=. A run whose node died is started "
+    "again on another one; `delivery: at_most_once` prevents that.",
+    "timeout": "systemd never stops a unit of Type=oneshot that has no timeout. CronFlow stops it after 1h unless this "
+    "says otherwise.",
     "overlap": "systemd does not start a unit that still runs.",
     "tz": "As --tz says. systemd used the time zone of its machine for timers that name none.",
 }
@@ -44,7 +49,7 @@ def read_systemd(timers: list[str], find: FindUnit, source: str, *, tz: str | No
             refusals.append(ImportRefusal(name, text, reason, first.remedy or "write the job yourself"))
         except _NotImportedError as refused:
             refusals.append(ImportRefusal(name, text, refused.reason, refused.remedy))
-    defaults = {**({} if tz is None else {"tz": tz}), "overlap": "forbid"} if jobs else {}
+    defaults = {**({} if tz is None else {"tz": tz}), **DEFAULTS} if jobs else {}
     notes = [ImportNote((), text) for text in _file_notes(jobs, tz)]
     notes += [ImportNote(("defaults", key), _DEFAULT_NOTES[key]) for key in defaults]
     return ImportedFile(f"systemd {source}", tuple(jobs), tuple(refusals), defaults, tuple(notes))
@@ -109,8 +114,6 @@ def _schedule(timer: UnitFile, tz: str | None, notes: list[ImportNote]) -> dict[
     if active:
         text = f"OnUnitActiveSec={active} counts from the last start; every counts from fixed instants."
         notes.append(ImportNote(("schedule",), text))
-    if any("dst" in one for one in members):
-        notes.append(ImportNote(("schedule",), "systemd skips times that do not exist when the clocks go forward."))
     schedule = members[0] if len(members) == 1 else {"any": members}
     if (delay := timer.last("Timer", "RandomizedDelaySec")) and "after_completion" not in schedule:
         _add_jitter(schedule, parse_span(delay), delay, notes)
@@ -163,7 +166,10 @@ def _file_notes(jobs: list[ImportedJob], tz: str | None) -> list[str]:
             "systemd used the time zone of its machine for timers that name none. These schedules use that of the "
             "cluster (the setting TIMEZONE). To name it, import with --tz ZONE; `timedatectl` shows it."
         )
+    if any("dst" in str(job.document["schedule"]) for job in jobs):
+        texts.append("dst: systemd skips times that do not exist when the clocks go forward; CronFlow would catch up.")
     users = sorted({job.document["run"]["run_as"] for job in jobs})
-    texts.append(f"Nodes need ALLOW_SHELL=true and ALLOW_RUN_AS={','.join(users)}, and must run as root for run_as.")
+    allowed = f"Nodes need ALLOW_SHELL=true and ALLOW_RUN_AS={','.join(users)}, and must run as root for run_as."
+    texts.append(f"{allowed} A unit without User= runs as root.")
     texts.append("On every machine, disable the timers that the cluster now runs: systemctl disable --now NAME.timer")
     return texts

@@ -29,9 +29,8 @@ _EXITS = {"EX_USAGE": 64, "EX_DATAERR": 65, "EX_NOINPUT": 66, "EX_UNAVAILABLE": 
           "EX_CANTCREAT": 73, "EX_IOERR": 74, "TEMPFAIL": 75, "EX_TEMPFAIL": 75, "EX_NOPERM": 77, "NOPERM": 77,
           "EX_CONFIG": 78, "SIGHUP": 129, "SIGINT": 130, "SIGPIPE": 141, "SIGTERM": 143, "SIGKILL": 137}  # fmt: skip
 _KNOWN = (*_COMMANDS, *_LIMITS, "Type", "User", "WorkingDirectory", "Environment", "EnvironmentFile",
-          "SuccessExitStatus", "TimeoutStartSec", "TimeoutSec", "RuntimeMaxSec", "Restart", "RestartSec", "MemoryMax", "CPUQuota",
-          "StandardOutput", "StandardError", "SyslogIdentifier")  # fmt: skip
-_FOREVER = "1d"
+          "SuccessExitStatus", "TimeoutStartSec", "TimeoutSec", "RuntimeMaxSec", "Restart", "RestartSec",
+          "MemoryMax", "CPUQuota", "StandardOutput", "StandardError", "SyslogIdentifier")  # fmt: skip
 _SIZES = {"K": "KiB", "M": "MiB", "G": "GiB", "T": "TiB"}
 _VARIABLE = re.compile(r"\$(?:\{\w+\}|\w+)")
 
@@ -79,7 +78,7 @@ def _run(service: UnitFile, instance: str, notes: list[ImportNote]) -> dict[str,
         commands.insert(files.index(name), f"[ ! -e {path} ] || . {path}" if name.startswith("-") else f". {path}")
     if files:
         commands = ["set -a", *commands[: len(files)], "set +a", *commands[len(files) :]]
-        text = "EnvironmentFile is read by the shell, which expands what systemd takes literally."
+        text = "EnvironmentFile is read by the shell: put values with spaces or $ in it into single quotes."
         notes.append(ImportNote(("run",), text))
     run: dict[str, Any]
     if len(commands) == 1 and len(argv) == 3 and argv[0] in ("/bin/sh", "/usr/bin/sh", "sh") and argv[1] == "-c":
@@ -106,8 +105,6 @@ def _surroundings(service: UnitFile, notes: list[ImportNote]) -> dict[str, Any]:
     if env:
         found["env"] = env
     found["run_as"] = service.last("Service", "User") or "root"
-    if service.last("Service", "User") is None:
-        notes.append(ImportNote(("run", "run_as"), "A unit without User= runs as root."))
     limits = {}
     for key, name in _LIMITS.items():
         value = (service.last("Service", key) or "infinity").partition(":")[0]
@@ -135,17 +132,13 @@ def _timeout(service: UnitFile, notes: list[ImportNote]) -> dict[str, Any]:
         if value and value not in ("infinity", "0"):
             notes.append(ImportNote(("timeout",), f"From {key}."))
             return {"timeout": duration_text(parse_span(value))}
-    notes.append(
-        ImportNote(("timeout",), "systemd does not stop it. CronFlow stops it after 1h unless this says otherwise.")
-    )
-    return {"timeout": _FOREVER}
+    return {}
 
 
 def _retry(service: UnitFile, notes: list[ImportNote]) -> dict[str, Any]:
     restart = service.last("Service", "Restart") or "no"
     if restart == "no":
-        notes.append(ImportNote(("retry",), "The unit is not restarted when it fails (Restart=no)."))
-        return {"retry": {"max": 0}}
+        return {}
     delay = max(parse_span(service.last("Service", "RestartSec") or "100ms"), parse_span("1s"))
     burst = service.last("Unit", "StartLimitBurst") or "5"
     most = int(burst) - 1 if burst.isdigit() and 1 <= int(burst) <= 100 else 4
