@@ -143,7 +143,10 @@ def _clock(text: str, event: str) -> tuple[str, str, str]:
 def _day_fields(day: str, weekdays: list[int], event: str) -> tuple[str, str]:
     """The day-of-month and day-of-week fields, so that both must match."""
     every_day = set(weekdays) == set(range(7)) or not weekdays
-    names = ",".join(_DAYS[one] for one in weekdays)
+    spans = _spans(weekdays)
+    names = ",".join(
+        f"{_DAYS[a]}-{_DAYS[b]}" if b > a + 1 else ",".join(_DAYS[one] for one in range(a, b + 1)) for a, b in spans
+    )
     if day.startswith("~"):
         return _from_the_end(day[1:], [] if every_day else weekdays, event)
     if day == "*" or every_day:

@@ -15,7 +15,7 @@ import yaml
 
 from cronflow.importers.imported import ImportedFile, ImportedJob, ImportNote, ImportRefusal
 
-WIDTH = 100
+WIDTH = 80
 _UNLIMITED = 1_000_000
 _LONG = 20
 _NUMBER_LIKE = re.compile(r"[-+.]*[0-9][0-9_.:+-]*(?:[eE][-+]?[0-9]*)?|0[xo][0-9a-fA-F]+")
