@@ -23,10 +23,10 @@ ENTRY = re.compile(r"(@\w+|(?:[\d*][^\s=]*\s+){4}\S+)\s+(\S+)\s+(.*)")
 
 
 def instants(expression: str) -> Iterator[datetime]:
-    """Minute by minute within the days that match: cron's own rule. Until 2200."""
+    """Minute by minute within the days that match: cron's own rule. Until 2060."""
     matcher = CronMatcher(expression)
     day = START.replace(hour=0, minute=0)
-    while day.year < 2200:
+    while day.year < 2060:
         if matcher.matches_day(day.date()):
             for hour in matcher.hours:
                 for minute in matcher.minutes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -54,6 +53,17 @@ EVENTS = sorted(
     }
 )
 
+SHORT = (
+    "*-*-* *:09,39:00",
+    "*-*-* 0/2:00",
+    "Mon-Wed *-*-* 02:30",
+    "Sat,Sun 12:30 America/New_York",
+    "Sun *-*-1..7 1:00:00",
+    "Fri *-*-1,13 08:00",
+    "*-*~01 23:00",
+    "2026,2028-06-01 04:00",
+)
+
 
 def read(timer: str, service: str = SERVICE, *, tz: str | None = None) -> ImportedFile:
     units = {"app.timer": f"[Timer]\n{timer}\n", "app.service": service}
@@ -81,8 +91,8 @@ def elapses(program: str, event: str) -> list[datetime]:
 
 
 def test_calendar_events_have_the_1000_instants_of_systemd_across_clock_changes() -> None:
-    """One event of each shape."""
-    compare({re.sub(r"[0-9]+", "N", event): event for event in EVENTS}.values())
+    """One event of each kind; `make prove` compares all of them."""
+    compare(SHORT)
 
 
 @pytest.mark.prove
