@@ -37,6 +37,7 @@ _SLEEPS = (
     re.compile(r"sleep\s+(?:\$\(|`)\s*od\s+-An\s+-N1\s+-tu1\s+/dev/urandom\s*(?:\)|`)"),
 )
 _BYTE = 255
+_BACKGROUND = re.compile(r"(?<![&><\\])&\s*$")
 _FLOCK = re.compile(
     r"(?:/usr/bin/|/bin/)?flock\s+(?P<options>(?:-\S+\s+(?:(?<=-w )\d+\s+|(?<=-E )\d+\s+)?)*)"
     r"(?P<lock>/[\w./+:@-]+)\s+(?P<rest>.+)"
@@ -61,6 +62,9 @@ class ShellLine:
 def read_shell_line(command: str) -> ShellLine:
     """Take the guard, the random sleep and flock out of a command, in the order in which they occur."""
     line = ShellLine(command.strip())
+    if found := _BACKGROUND.search(line.command):
+        text = "Without the & at its end: CronFlow stops what a command leaves behind, and waits for the rest."
+        line = ShellLine(line.command[: found.start()].strip(), notes=(text,))
     # The order differs from line to line: each step looks at the begin of what is left.
     for _ in range(4):
         for step in (_without_guard, _without_sleep, _without_flock):

@@ -43,6 +43,20 @@ def test_a_guard_is_taken_out_where_nothing_else_changes(command: str, left: str
 
 
 @pytest.mark.parametrize(
+    ("command", "left"),
+    [
+        ("x &", "x"),
+        ("[ -x /a ] && x&", "x"),
+        ("a; nohup b &", "a; nohup b"),
+        ("x 2>&1", "x 2>&1"),
+        (r"echo \&", r"echo \&"),
+    ],
+)
+def test_a_command_does_not_go_to_the_background(command: str, left: str) -> None:
+    assert read_shell_line(command).command == left
+
+
+@pytest.mark.parametrize(
     ("sleep", "seconds"),
     [
         ("sleep $((RANDOM % 3600))", 3600),
