@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 LONGEST_JITTER = timedelta(days=1)
+MOST_CHARACTERS = 1000
+"""Debian's cron runs no longer command; a longer one stays as it is."""
 SYSTEMD_FOLDER = "/run/systemd/system"
 
 _PATH = r"[\"']?(/[\w./+:@-]+)[\"']?"
@@ -62,6 +64,8 @@ class ShellLine:
 def read_shell_line(command: str) -> ShellLine:
     """Take the guard, the random sleep and flock out of a command, in the order in which they occur."""
     line = ShellLine(command.strip())
+    if len(command) > MOST_CHARACTERS:
+        return line
     if found := _BACKGROUND.search(line.command):
         text = "Without the & at its end: CronFlow stops what a command leaves behind, and waits for the rest."
         line = ShellLine(line.command[: found.start()].strip(), notes=(text,))
