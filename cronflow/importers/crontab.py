@@ -92,6 +92,11 @@ def _lines(
 ) -> tuple[list[_Line], list[ImportRefusal], str]:
     """The entries of a crontab except @reboot, what is refused, and how the user column was read."""
     entries, refusals = _entries(text, place)
+    if PurePath(source).name == "anacrontab":
+        what = "anacron counts days since the last run, which no crontab line does"
+        remedy = 'write for example schedule: {every: 1d, time: "07:35"} with misfire: fire_once and the same command'
+        found = [ImportRefusal(entry.place, entry.text, what, remedy) for entry in entries]
+        return [], [*refusals, *found], "Read as an anacrontab."
     reason = "as the option says"
     if user_column is None:
         user_column, reason = _has_users(source, [entry.command for entry in entries])

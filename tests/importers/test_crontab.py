@@ -169,6 +169,15 @@ def test_what_cron_would_not_run_is_refused_with_the_line() -> None:
     assert "never fires" in printed
 
 
+def test_lines_of_anacron_are_refused_with_what_to_write() -> None:
+    text = (
+        "SHELL=/bin/sh\n1\t5\tcron.daily\trun-parts --report /etc/cron.daily\n@monthly\t15\tcron.monthly\trun-parts x\n"
+    )
+    file = read_crontab(text, "/etc/anacrontab")
+    assert (file.jobs, len(file.refusals)) == ((), 2)
+    assert all("misfire: fire_once" in refusal.remedy for refusal in file.refusals)
+
+
 def test_a_tilde_is_a_value_that_the_name_chooses(tmp_path: Path) -> None:
     schedule = one("~ 3~5 * * * x", tmp_path).schedule
     assert isinstance(schedule, Cron)
