@@ -104,7 +104,15 @@ targets = (
         st.dictionaries(words, json_values, max_size=3),
         st.booleans(),
     )
-    | st.builds(CommandTarget, words.filter(str.strip), st.none() | words, texts, users, limits)
+    | st.builds(
+        CommandTarget,
+        words.filter(str.strip),
+        st.none() | words,
+        texts,
+        users,
+        limits,
+        st.none() | st.just("/usr/bin/x"),
+    )
     | st.builds(
         CommandTarget, st.lists(words, min_size=1, max_size=3).map(tuple), st.none() | words, texts, users, limits
     )

@@ -40,7 +40,11 @@ def upstream_problems(job: Job) -> list[Problem]:
     problems = []
     match job.target:
         case CommandTarget():
-            hidden: list[tuple[str, object]] = [("run.shell", job.target.command), ("run.cwd", job.target.cwd)]
+            hidden: list[tuple[str, object]] = [
+                ("run.shell", job.target.command),
+                ("run.cwd", job.target.cwd),
+                ("run.when_present", job.target.when_present),
+            ]
             remedy = 'write env: {ROWS: "${upstream:JOB.result}"}, and $ROWS in the command'
         case HttpTarget():
             hidden = [("run.http.url", job.target.url)]
