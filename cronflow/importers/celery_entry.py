@@ -31,7 +31,7 @@ DEFAULT_NOTES = (
 
 
 def celery_schedule(value: Any, tz: str | None) -> tuple[dict[str, Any], list[str]]:
-    """The keys of a schedule, and notes. `value` is what the entry has as `schedule`. Raises Refused and NotConstant."""
+    """The keys of a schedule, and notes, of the `schedule` of an entry. Raises Refused and NotConstant."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return _interval(timedelta(seconds=value))
     if isinstance(value, timedelta):
