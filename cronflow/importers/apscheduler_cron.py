@@ -26,7 +26,7 @@ _LAST_YEAR = 9999
 
 
 @dataclass(frozen=True, slots=True)
-class _Bounds:
+class _TriggerField:
     name: str
     low: int
     high: int
@@ -36,14 +36,14 @@ class _Bounds:
 
 
 FIELDS = (
-    _Bounds("year", 1970, _LAST_YEAR),
-    _Bounds("month", 1, 12, _MONTHS, "1"),
-    _Bounds("day", 1, 31, (), "1"),
-    _Bounds("week", 1, 53),
-    _Bounds("day_of_week", 0, 6, _WEEKDAYS),
-    _Bounds("hour", 0, 23, (), "0"),
-    _Bounds("minute", 0, 59, (), "0"),
-    _Bounds("second", 0, 59, (), "0"),
+    _TriggerField("year", 1970, _LAST_YEAR),
+    _TriggerField("month", 1, 12, _MONTHS, "1"),
+    _TriggerField("day", 1, 31, (), "1"),
+    _TriggerField("week", 1, 53),
+    _TriggerField("day_of_week", 0, 6, _WEEKDAYS),
+    _TriggerField("hour", 0, 23, (), "0"),
+    _TriggerField("minute", 0, 59, (), "0"),
+    _TriggerField("second", 0, 59, (), "0"),
 )
 NAMES = tuple(one.name for one in FIELDS)
 
@@ -90,14 +90,14 @@ def _with_defaults(values: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _values(text: str, bounds: _Bounds) -> frozenset[int]:
+def _values(text: str, bounds: _TriggerField) -> frozenset[int]:
     found: set[int] = set()
     for part in re.split(" *, *", text):
         found.update(_range(part, bounds))
     return frozenset(found)
 
 
-def _days(text: str, bounds: _Bounds) -> tuple[frozenset[int], frozenset[Weekday]]:
+def _days(text: str, bounds: _TriggerField) -> tuple[frozenset[int], frozenset[Weekday]]:
     """Days of the month, and n-th weekdays."""
     days: set[int] = set()
     nth: set[Weekday] = set()
@@ -112,7 +112,7 @@ def _days(text: str, bounds: _Bounds) -> tuple[frozenset[int], frozenset[Weekday
     return frozenset(days), frozenset(nth)
 
 
-def _range(text: str, bounds: _Bounds) -> range:
+def _range(text: str, bounds: _TriggerField) -> range:
     span, slash, step_text = text.partition("/")
     first, dash, last = span.partition("-")
     low = bounds.low if span == "*" else _number(first, bounds)
@@ -127,18 +127,18 @@ def _range(text: str, bounds: _Bounds) -> range:
     return range(low, high + 1, step or 1)
 
 
-def _number(text: str, bounds: _Bounds) -> int:
+def _number(text: str, bounds: _TriggerField) -> int:
     if text in bounds.names:
         return bounds.names.index(text) + bounds.low
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
 
 
-def _refused(text: str, bounds: _Bounds) -> Refused:
+def _refused(text: str, bounds: _TriggerField) -> Refused:
     remedy = "write sun, since APScheduler counts from Monday as 0" if text == "7" else "correct the schedule"
     return Refused(f"APScheduler does not accept {bounds.name}={text!r}", remedy)
 
 
-def _years(text: str, bounds: _Bounds, tz: str | None) -> dict[str, str]:
+def _years(text: str, bounds: _TriggerField, tz: str | None) -> dict[str, str]:
     """The years as `start` and `end`."""
     if text == "*":
         return {}

@@ -30,10 +30,10 @@ def read_celery(text: str, source: str, *, tz: str | None = None, module: str | 
     """The periodic tasks of a file. Raises InvalidInput for text that is neither Python nor JSON."""
     if text.lstrip().startswith(("[", "{")):
         return read_dump(text, source, tz=tz)
-    return _Reader(PythonSource(text, source, module), source, tz).file()
+    return _TaskReader(PythonSource(text, source, module), source, tz).file()
 
 
-class _Reader:
+class _TaskReader:
     def __init__(self, code: PythonSource, source: str, tz: str | None) -> None:
         self._code, self._source = code, source
         self._notes: list[ImportNote] = []

@@ -21,18 +21,18 @@ _RULES = ClockRules("Celery", SkippedTimes.SHIFT_FIRST, repeats=False)
 
 
 @dataclass(frozen=True, slots=True)
-class _Bounds:
+class _CrontabField:
     name: str
     low: int
     high: int
 
 
 FIELDS = (
-    _Bounds("minute", 0, 59),
-    _Bounds("hour", 0, 23),
-    _Bounds("day_of_week", 0, 6),
-    _Bounds("day_of_month", 1, 31),
-    _Bounds("month_of_year", 1, 12),
+    _CrontabField("minute", 0, 59),
+    _CrontabField("hour", 0, 23),
+    _CrontabField("day_of_week", 0, 6),
+    _CrontabField("day_of_month", 1, 31),
+    _CrontabField("month_of_year", 1, 12),
 )
 NAMES = tuple(one.name for one in FIELDS)
 """The arguments of `crontab`, in order."""
@@ -55,7 +55,7 @@ def crontab_schedule(values: Mapping[str, Any], tz: str | None) -> tuple[dict[st
     return cron_schedule(fields, tz, _RULES, original)
 
 
-def _field(value: Any, bounds: _Bounds) -> frozenset[int]:
+def _field(value: Any, bounds: _CrontabField) -> frozenset[int]:
     found: set[int] = set()
     if isinstance(value, str):
         for part in value.split(","):
@@ -69,7 +69,7 @@ def _field(value: Any, bounds: _Bounds) -> frozenset[int]:
     return frozenset(found)
 
 
-def _part(text: str, bounds: _Bounds) -> list[int]:
+def _part(text: str, bounds: _CrontabField) -> list[int]:
     span, slash, step = text.partition("/")
     every = list(range(bounds.low, bounds.high + 1))
     if span == "*":
@@ -88,7 +88,7 @@ def _part(text: str, bounds: _Bounds) -> list[int]:
     return values[:: int(step)] if slash else values
 
 
-def _number(text: str, bounds: _Bounds) -> int:
+def _number(text: str, bounds: _CrontabField) -> int:
     name = text.strip()[:3].lower()
     if text.isdigit():
         number = int(text)

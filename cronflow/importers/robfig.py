@@ -34,7 +34,7 @@ DESCRIPTORS = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Bounds:
+class _GoField:
     name: str
     low: int
     high: int
@@ -42,12 +42,12 @@ class _Bounds:
 
 
 _BOUNDS = (
-    _Bounds("second", 0, 59),
-    _Bounds("minute", 0, 59),
-    _Bounds("hour", 0, 23),
-    _Bounds("day-of-month", 1, 31),
-    _Bounds("month", 1, 12, _MONTHS),
-    _Bounds("day-of-week", 0, 6, _WEEKDAYS),
+    _GoField("second", 0, 59),
+    _GoField("minute", 0, 59),
+    _GoField("hour", 0, 23),
+    _GoField("day-of-month", 1, 31),
+    _GoField("month", 1, 12, _MONTHS),
+    _GoField("day-of-week", 0, 6, _WEEKDAYS),
 )
 
 
@@ -110,7 +110,7 @@ def go_duration(text: str) -> timedelta:
     return timedelta(seconds=sum(float(part[1]) * _UNITS[part[2]] for part in parts))
 
 
-def _field(text: str, bounds: _Bounds, source: str) -> tuple[frozenset[int], bool]:
+def _field(text: str, bounds: _GoField, source: str) -> tuple[frozenset[int], bool]:
     """The values, and whether the field counts as a star."""
     values: set[int] = set()
     star = False
@@ -123,7 +123,7 @@ def _field(text: str, bounds: _Bounds, source: str) -> tuple[frozenset[int], boo
     return frozenset(values), star
 
 
-def _range(text: str, bounds: _Bounds, source: str) -> tuple[set[int], bool]:
+def _range(text: str, bounds: _GoField, source: str) -> tuple[set[int], bool]:
     span, slash, step_text = text.partition("/")
     first, dash, last = span.partition("-")
     star = first in ("*", "?")
@@ -137,12 +137,12 @@ def _range(text: str, bounds: _Bounds, source: str) -> tuple[set[int], bool]:
     return set(range(low, high + 1, step)), star and step == 1
 
 
-def _number(text: str, bounds: _Bounds | None) -> int | None:
+def _number(text: str, bounds: _GoField | None) -> int | None:
     if bounds is not None and text.lower() in bounds.names:
         return bounds.names.index(text.lower()) + bounds.low
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
-def _refused(text: str, bounds: _Bounds, source: str) -> InvalidInput:
+def _refused(text: str, bounds: _GoField, source: str) -> InvalidInput:
     remedy = "write 0 for Sunday" if text == "7" and bounds.name == "day-of-week" else "correct the schedule"
     return InvalidInput(Problem("", f"{source} does not accept {text!r} in the {bounds.name} field", remedy))
