@@ -95,7 +95,9 @@ def test_crons_of_apscheduler_have_the_plan_of_apscheduler(tz: str) -> None:
     if tz == "UTC":
         assert different == {}
     else:
-        loses = "APScheduler can lose a run in the first hour of a day after the clocks went forward; CronFlow does not."
+        loses = (
+            "APScheduler can lose a run in the first hour of a day after the clocks went forward; CronFlow does not."
+        )
         assert different == dict.fromkeys(different, [loses])
         assert len(different) < len(CRONS) / 3
 
