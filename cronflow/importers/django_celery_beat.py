@@ -57,7 +57,7 @@ _EXPORT = "export them with: manage.py dumpdata django_celery_beat"
 def _job(
     task: Mapping[str, Any], models: Mapping[str, Mapping[Any, Mapping[str, Any]]], place: str, tz: str | None
 ) -> JobDraft:
-    draft = JobDraft(place, f"task: {task.get('task')}")
+    draft = JobDraft(place, f"task: {task.get('task')}", json.dumps(task, ensure_ascii=False, indent=2))
     if task.get("description"):
         draft.set("description", str(task["description"]))
     schedule, notes = _schedule(task, models, tz)

@@ -61,9 +61,9 @@ def read_dkron(text: str, source: str, *, tz: str | None = None) -> ImportedFile
         try:
             jobs.append(_job(one, place, tz, names).imported(str(one.get("name") or "job")))
         except Refused as error:
-            refusals.append(error.refusal(place, json.dumps(one, indent=2, ensure_ascii=False)))
+            refusals.append(error.refusal(place, _text(one)))
         except InvalidInput as error:
-            refusals.append(refused(error).refusal(place, json.dumps(one, indent=2, ensure_ascii=False)))
+            refusals.append(refused(error).refusal(place, _text(one)))
     return ImportedFile(f"dkron {source}", *_with_parents(jobs, refusals, set(names.values())))
 
 
@@ -81,9 +81,10 @@ def _with_parents(
             return tuple(jobs), tuple(refusals)
         jobs.remove(orphan)
         parent = orphan.document["after"][0]["job"]
-        text = json.dumps(dict(orphan.document), indent=2)
         remedy = f"import {parent} first"
-        refusals.append(ImportRefusal(orphan.place, text, f"it follows {parent}, which is not imported", remedy))
+        refusals.append(
+            ImportRefusal(orphan.place, orphan.whole, f"it follows {parent}, which is not imported", remedy)
+        )
 
 
 def _documents(text: str, source: str) -> list[Any]:
@@ -100,7 +101,7 @@ def _documents(text: str, source: str) -> list[Any]:
 
 
 def _job(job: Mapping[str, Any], place: str, tz: str | None, names: Mapping[str, str]) -> JobDraft:
-    draft = JobDraft(place, f'schedule: "{job.get("schedule") or ""}"')
+    draft = JobDraft(place, f'schedule: "{job.get("schedule") or ""}"', _text(job))
     title = str(job.get("displayname") or "")
     if title:
         draft.set("description", title)
@@ -215,6 +216,10 @@ def _placement(draft: JobDraft, tags: Mapping[str, str]) -> None:
     elif nodes > 1:
         remedy = "let it run on every node with a label that these nodes have, or on one node"
         raise Refused(f"it runs on {nodes} nodes at once", remedy)
+
+
+def _text(job: Mapping[str, Any]) -> str:
+    return json.dumps(job, indent=2, ensure_ascii=False)
 
 
 def _texts(value: object) -> dict[str, str]:

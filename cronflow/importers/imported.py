@@ -45,6 +45,8 @@ class ImportedJob:
     notes: tuple[ImportNote, ...] = ()
     place: str = ""
     original: str = ""
+    whole: str = ""
+    """The whole entry where `original` is a part of it: a refusal has it all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,9 @@ def _without_invalid(file: ImportedFile) -> ImportedFile:
         except InvalidInput as error:
             first = error.problems[0]
             reason = f"{first.place}: {first.what}" if first.place else first.what
-            refusals.append(ImportRefusal(job.place, job.original, reason, first.remedy or "write the job yourself"))
+            refusals.append(
+                ImportRefusal(job.place, job.whole or job.original, reason, first.remedy or "write the job yourself")
+            )
         else:
             jobs.append(job)
     return replace(file, jobs=tuple(jobs), refusals=tuple(refusals))

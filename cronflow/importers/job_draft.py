@@ -34,8 +34,8 @@ def refused(error: InvalidInput) -> Refused:
 
 
 class JobDraft:
-    def __init__(self, place: str, original: str) -> None:
-        self.place, self.original = place, original
+    def __init__(self, place: str, original: str, whole: str = "") -> None:
+        self.place, self.original, self.whole = place, original, whole
         self.document: dict[str, Any] = {}
         self._notes: list[ImportNote] = []
 
@@ -59,7 +59,9 @@ class JobDraft:
             self.note(f"{what}: {', '.join(names)}.")
 
     def imported(self, name: str) -> ImportedJob:
-        return ImportedJob(job_name(name), dict(self.document), tuple(self._notes), self.place, self.original)
+        return ImportedJob(
+            job_name(name), dict(self.document), tuple(self._notes), self.place, self.original, self.whole
+        )
 
 
 def text_labels(labels: object) -> dict[str, str]:

@@ -98,7 +98,7 @@ def _job(manifest: Mapping[str, Any], metadata: Mapping[str, Any], place: str, t
     template = _mapping(spec.get("jobTemplate"))
     job_spec = _mapping(template.get("spec"))
     pod_template = _mapping(job_spec.get("template"))
-    draft = JobDraft(place, f'schedule: "{spec.get("schedule", "")}"')
+    draft = JobDraft(place, f'schedule: "{spec.get("schedule", "")}"', _text(manifest))
     _schedule(draft, spec, tz)
     read_pod(draft, _mapping(pod_template.get("spec")))
     _runs(draft, spec)
@@ -190,7 +190,11 @@ def _left_out(
 
 
 def _refusal(error: Refused, place: str, manifest: Mapping[str, Any]) -> ImportRefusal:
-    return error.refusal(place, yaml.safe_dump(dict(manifest), sort_keys=False, allow_unicode=True))
+    return error.refusal(place, _text(manifest))
+
+
+def _text(manifest: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(dict(manifest), sort_keys=False, allow_unicode=True)
 
 
 def _whole(value: object, what: str, low: int) -> int:

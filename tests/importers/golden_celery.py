@@ -3,8 +3,9 @@
     pip install celery==5.7.0
     python tests/importers/golden_celery.py > tests/importers/golden_celery.tsv
 
-Celery and its dependencies are too heavy for the environment of the tests. The loop does what beat does: it asks the
-schedule whether it is due, runs it or waits as long as it says, and remembers the last run. No test imports this module.
+Celery and its dependencies are too heavy for the environment of the tests, so no test imports this module. The loop
+does what beat does: it asks the schedule whether it is due, runs it or waits as long as it says, and remembers the last
+run.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ def fires(tz: str, count: int, **values: object) -> list[datetime]:
     app = Celery(set_as_current=False)
     app.conf.timezone, zone, now = tz, ZoneInfo(tz), BEGIN
     schedule = crontab(nowfun=lambda: now.astimezone(zone), app=app, **values)
-    last, found = now.astimezone(zone), []
+    last = now.astimezone(zone)
+    found: list[datetime] = []
     while len(found) < count:
         state = schedule.is_due(last)
         if state.is_due:
