@@ -57,6 +57,19 @@ SCENES = {
     ),
     "first-job.md": Scene(prints=("every fire has exactly one run", "node up", "nightly-report")),
     "http-and-shell-jobs.md": Scene(prints=("created", "the second Monday")),
+    "coming-from-celery-beat.md": Scene(
+        prints=(
+            "gap: shift",
+            "settings.SYNC_HOUR is not in this file",
+            "exit code 1",
+            "0 9 * * MON-FRI",
+            "18 L * *",
+        )
+    ),
+    "coming-from-kubernetes-cronjobs.md": Scene(
+        secrets=("PGPASSWORD",),
+        prints=("overlap: both", "${secret:PGPASSWORD}", "on': succeeded", "require: {role: web}"),
+    ),
     "everyday-commands.md": Scene(files={"jobs.yaml": JOBS_FILE}, prints=("every fire has exactly one run",)),
     "follow.md": Scene(
         environment={"API": "{url}", "PASSWORD": PASSWORD},

@@ -37,7 +37,13 @@ def test_a_job_of_the_backup_that_dkron_tests_with(tmp_path: Path) -> None:
         "status": "success",
         "next": "2019-12-09T09:00:00Z",
     }
-    task = {"name": "task2", "displayname": "Task", "schedule": "0 0 17 * * *", "retries": 0, "concurrency": "forbid"}
+    task: dict[str, object] = {
+        "name": "task2",
+        "displayname": "Task",
+        "schedule": "0 0 17 * * *",
+        "retries": 0,
+        "concurrency": "forbid",
+    }
     follower = {**SHELL, "name": "task3", "schedule": "0 0 17 * * *", "parent_job": "task2", "disabled": True}
     task |= {"executor": "http", "executor_config": config, "tags": None, "metadata": {"team": "x"}, **state}
     file = read(task, follower)
@@ -75,7 +81,7 @@ def test_a_job_of_the_backup_that_dkron_tests_with(tmp_path: Path) -> None:
 
 
 def test_schedules_and_bounds(tmp_path: Path) -> None:
-    jobs = {
+    jobs: dict[str, dict[str, object]] = {
         "every": {
             "schedule": "@every 1h30m",
             "starts_at": "2027-01-01T00:00:00Z",
@@ -114,7 +120,7 @@ def test_commands_and_placement(tmp_path: Path) -> None:
         "name": "job",
         "schedule": "@hourly",
         "executor": "shell",
-        "executor_config": config | {"mem_limit": "512MB"},
+        "executor_config": {**config, "mem_limit": "512MB"},
         "retries": 5,
         "color": "red",
         "tags": {"role": "web", "region": "eu"},
