@@ -50,7 +50,9 @@ COMMANDS = {
     "context": LazyCommand("commands.login:context", "List, choose and delete saved logins.", MANAGE),
     "whoami": LazyCommand("commands.login:whoami", "Show the current user, role and API.", MANAGE),
     "rehearse": LazyCommand("commands.rehearse:rehearse", "Forecast what the jobs do, on virtual time.", INSPECT),
-    "import": LazyCommand("commands.import_schedulers:imports", "Print jobs of other schedulers as a job file.", MANAGE),
+    "import": LazyCommand(
+        "commands.import_schedulers:imports", "Print jobs of other schedulers as a job file.", MANAGE
+    ),
     "cron": LazyCommand("commands.cron:cron", "Explain cron expressions without a cluster.", INSPECT),
     "config": LazyCommand("commands.config:config", "Show and check the settings.", INSPECT),
     "doctor": LazyCommand("commands.doctor:doctor", "Check this machine and its servers for problems.", INSPECT),

@@ -73,9 +73,14 @@ class _JobReader:
         settings = self._scheduler_settings()
         self._tz = settings.get("timezone") if isinstance(settings.get("timezone"), str) else None
         defaults = settings.get("job_defaults")
-        self._defaults = _LateRuns(
+        given = (
             {key: one for key, one in defaults.items() if key in _LATE_RUNS} if isinstance(defaults, Mapping) else {}
         )
+        try:
+            self._defaults = _LateRuns(given)
+            self._defaults.keys()
+        except Refused as error:
+            raise InvalidInput(Problem(f"{source}: job_defaults", error.reason, error.remedy)) from None
         self._jobs: list[ImportedJob] = []
         self._refusals: list[ImportRefusal] = []
 
@@ -208,7 +213,7 @@ class _JobReader:
         return FunctionPath(text)
 
     def _complete(self, draft: JobDraft, function: FunctionPath, values: dict[str, Any]) -> str:
-        args, kwargs = values.pop("args", None) or (), values.pop("kwargs", None) or {}
+        args, kwargs = values.pop("args", None), values.pop("kwargs", None)
         options = {key: values.pop(key) for key in _LATE_RUNS if key in values}
         others = {key: values.pop(key) for key in _OTHERS if key in values}
         title, name = values.pop("name", None), values.pop("id", None)
@@ -218,7 +223,7 @@ class _JobReader:
             draft.set("description", str(title))
         self._schedule(draft, trigger, is_object=isinstance(value, SourceCall))
         run: dict[str, Any] = {"python": function.path}
-        named = by_name(function, tuple(args), kwargs)
+        named = by_name(function, args, kwargs)
         if named:
             run["args"] = named
         draft.set("run", run)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any
 
-from cronflow.domain.durations import format_duration
+from cronflow.domain.durations import LONGEST, format_duration
 from cronflow.domain.schedule.zones import find_zone
 from cronflow.importers import apscheduler_cron
 from cronflow.importers.apscheduler_cron import cron_trigger, crontab_fields
@@ -95,9 +95,12 @@ def trigger_schedule(trigger: Trigger, tz: str | None) -> tuple[dict[str, Any], 
 
 def _interval(trigger: Trigger, zone: str | None) -> tuple[dict[str, Any], list[str]]:
     given = {unit: trigger.values.get(unit) or 0 for unit in _UNITS}
-    length = timedelta(**given) or timedelta(seconds=1)
-    if length < timedelta(0):
-        raise Refused("its interval is negative", "correct the interval")
+    try:
+        length = timedelta(**given) or timedelta(seconds=1)
+    except (TypeError, OverflowError):
+        raise Refused("its interval is not a number", "correct the interval") from None
+    if not timedelta(0) < length <= LONGEST:
+        raise Refused("its interval is negative or longer than a century", "correct the interval")
     schedule: dict[str, Any] = {"every": format_duration(length)}
     bounds = _bounds(trigger, zone)
     if "start" in bounds:

@@ -69,7 +69,7 @@ class _TaskReader:
             f"celery {self._source}",
             tuple(self._jobs),
             tuple(self._refusals),
-            defaults,
+            defaults if self._jobs else {},
             tuple(notes) if self._jobs else (),
         )
 
@@ -175,7 +175,7 @@ class _TaskReader:
             raise Refused("it has no task or no schedule", "add it")
         schedule, notes = celery_schedule(fields["schedule"], self._tz)
         draft.set("schedule", schedule, *notes)
-        self._run(draft, self._task(fields["task"]), tuple(fields.get("args") or ()), fields.get("kwargs") or {})
+        self._run(draft, self._task(fields["task"]), fields.get("args"), fields.get("kwargs"))
         options = fields.get("options") or {}
         set_options(draft, options if isinstance(options, Mapping) else {"options": options})
         if fields.get("relative"):
@@ -205,7 +205,7 @@ class _TaskReader:
                     return self._code.function(ast.Name(function))
         return None
 
-    def _run(self, draft: JobDraft, function: FunctionPath, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def _run(self, draft: JobDraft, function: FunctionPath, args: Any, kwargs: Any) -> None:
         run: dict[str, Any] = {"python": function.path}
         named = by_name(function, args, kwargs)
         if named:
@@ -224,9 +224,10 @@ class _TaskReader:
         schedule, notes = celery_schedule(self._code.value(given["schedule"]), self._tz)
         draft.set("schedule", schedule, *notes)
         function, args, kwargs = self._signature(given["sig"])
-        args += tuple(self._code.value(given["args"]) or ()) if "args" in given else ()
-        kwargs |= self._code.value(given["kwargs"]) or {} if "kwargs" in given else {}
-        self._run(draft, function, args, kwargs)
+        more, named = _arguments(
+            *(self._code.value(given[key]) if key in given else None for key in ("args", "kwargs"))
+        )
+        self._run(draft, function, args + more, kwargs | named)
         set_options(draft, {key: self._code.value(node) for key, node in given.items() if key not in _PERIODIC})
         name = self._code.value(given["name"]) if "name" in given else function.path.partition(":")[2]
         return str(name), draft
@@ -240,7 +241,15 @@ class _TaskReader:
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("s", "si"):
             return self._code.function(node.func.value), args, kwargs
         if (self._code.dotted(node.func) or "").endswith("signature") and args and isinstance(args[0], str):
-            return self._task(args[0]), tuple(kwargs.get("args") or ()), dict(kwargs.get("kwargs") or {})
+            return self._task(args[0]), *_arguments(kwargs.get("args"), kwargs.get("kwargs"))
         raise Refused(
             f"{self._code.text(node)} is not a single task", "make a job of each task, and join them with after"
         )
+
+
+def _arguments(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a signature; None for no arguments. Raises Refused."""
+    args, kwargs = () if args is None else args, {} if kwargs is None else kwargs
+    if not isinstance(args, list | tuple) or not isinstance(kwargs, dict):
+        raise Refused("its arguments are not a list and a mapping", "correct args and kwargs")
+    return tuple(args), kwargs

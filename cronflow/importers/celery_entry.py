@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from cronflow.domain.durations import format_duration
+from cronflow.domain.durations import LONGEST, format_duration
 from cronflow.importers.celery_crontab import NAMES, crontab_schedule
 from cronflow.importers.imported import NO_RETRIES, ImportNote
 from cronflow.importers.job_draft import LONG_TIMEOUT, JobDraft, Refused
@@ -33,6 +33,8 @@ DEFAULT_NOTES = (
 def celery_schedule(value: Any, tz: str | None) -> tuple[dict[str, Any], list[str]]:
     """The keys of a schedule, and notes, of the `schedule` of an entry. Raises Refused and NotConstant."""
     if isinstance(value, int | float) and not isinstance(value, bool):
+        if not abs(value) <= LONGEST.total_seconds():
+            raise Refused(f"its interval is {value} seconds", "write at most a hundred years")
         return _interval(timedelta(seconds=value))
     if isinstance(value, timedelta):
         return _interval(value)
@@ -86,7 +88,7 @@ def set_options(draft: JobDraft, options: Mapping[str, Any]) -> None:
     expires = rest.pop("expires", rest.pop("expire_seconds", None))
     if isinstance(expires, timedelta):
         expires = expires.total_seconds()
-    if isinstance(expires, int | float) and expires > 0:
+    if isinstance(expires, int | float) and 0 < expires <= LONGEST.total_seconds():
         grace = timedelta(seconds=expires)
         late = min(timedelta(seconds=60), max(timedelta(seconds=1), grace))
         misfire = {"policy": "fire_once", "late_after": format_duration(late), "grace": format_duration(grace)}

@@ -25,14 +25,18 @@ def read_dump(text: str, source: str, *, tz: str | None = None) -> ImportedFile:
     """The periodic tasks of a dump. Raises InvalidInput."""
     try:
         dump = json.loads(text)
+    except RecursionError:
+        raise InvalidInput(Problem(source, "its values are nested too deeply", "correct the file")) from None
     except json.JSONDecodeError as error:
         raise InvalidInput(Problem(f"{source}:{error.lineno}", f"not JSON: {error.msg}", _EXPORT)) from None
     rows = [one for one in (dump if isinstance(dump, list) else [dump]) if isinstance(one, Mapping)]
-    models: dict[str, dict[Any, Mapping[str, Any]]] = {}
+    models: dict[str, dict[str, Mapping[str, Any]]] = {}
     for row in rows:
         name = str(row.get("model", ""))
         if name.startswith(_APP):
-            models.setdefault(name.removeprefix(_APP), {})[row.get("pk")] = row.get("fields") or {}
+            fields = row.get("fields")
+            rows_of = models.setdefault(name.removeprefix(_APP), {})
+            rows_of[str(row.get("pk"))] = fields if isinstance(fields, Mapping) else {}
     if "periodictask" not in models:
         raise InvalidInput(Problem(source, "it has no periodic tasks of django_celery_beat", _EXPORT))
     jobs: list[ImportedJob] = []
@@ -55,7 +59,7 @@ _EXPORT = "export them with: manage.py dumpdata django_celery_beat"
 
 
 def _job(
-    task: Mapping[str, Any], models: Mapping[str, Mapping[Any, Mapping[str, Any]]], place: str, tz: str | None
+    task: Mapping[str, Any], models: Mapping[str, Mapping[str, Mapping[str, Any]]], place: str, tz: str | None
 ) -> JobDraft:
     draft = JobDraft(place, f"task: {task.get('task')}", json.dumps(task, ensure_ascii=False, indent=2))
     if task.get("description"):
@@ -84,13 +88,13 @@ def _job(
 
 
 def _schedule(
-    task: Mapping[str, Any], models: Mapping[str, Mapping[Any, Mapping[str, Any]]], tz: str | None
+    task: Mapping[str, Any], models: Mapping[str, Mapping[str, Mapping[str, Any]]], tz: str | None
 ) -> tuple[dict[str, Any], list[str]]:
     found = [(key, model) for key, model in zip(_KEYS, _MODELS, strict=True) if task.get(key) is not None]
     if len(found) != 1:
         raise Refused("it has no schedule", "choose one in the database")
     key, model = found[0]
-    row = models.get(model, {}).get(task[key])
+    row = models.get(model, {}).get(str(task[key]))
     if row is None:
         raise Refused(f"its {model} {task[key]} is not in this dump", _EXPORT)
     match key:
@@ -99,7 +103,11 @@ def _schedule(
         case "interval":
             if row.get("period") not in ("days", "hours", "minutes", "seconds", "microseconds"):
                 raise Refused(f"its interval has the period {row.get('period')!r}", "write the schedule yourself")
-            return celery_schedule(timedelta(**{row["period"]: row.get("every", 0)}), tz)
+            try:
+                length = timedelta(**{row["period"]: row.get("every", 0)})
+            except (TypeError, OverflowError):
+                raise Refused(f"its interval is {row.get('every')!r}", "correct it in the database") from None
+            return celery_schedule(length, tz)
         case "clocked":
             return {"at": row.get("clocked_time")}, []
     raise Refused("it follows the sun, and CronFlow has no such schedule", "choose a time of day")

@@ -90,6 +90,8 @@ def _with_parents(
 def _documents(text: str, source: str) -> list[Any]:
     try:
         found = json.loads(text)
+    except RecursionError:
+        raise InvalidInput(Problem(source, "its values are nested too deeply", "correct the file")) from None
     except json.JSONDecodeError as error:
         try:
             return [json.loads(line) for line in text.splitlines() if line.strip()]

@@ -64,6 +64,29 @@ class JobDraft:
         )
 
 
+def mapping(value: object, what: str) -> Mapping[str, Any]:
+    """A mapping of the source; empty if it is left out. Raises Refused for anything else."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise Refused(f"{what} is not a mapping", "correct it")
+    return value
+
+
+def mappings(value: object, what: str) -> list[Mapping[str, Any]]:
+    """A list of mappings of the source; empty if it is left out. Raises Refused for anything else."""
+    return [mapping(one, what) for one in listed(value, what)]
+
+
+def listed(value: object, what: str) -> list[Any]:
+    """A list of the source; empty if it is left out. Raises Refused for anything else."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise Refused(f"{what} is not a list", "correct it")
+    return value
+
+
 def text_labels(labels: object) -> dict[str, str]:
     """The labels of a source as text. Empty values are kept as `true`, since labels of CronFlow have a value."""
     if not isinstance(labels, Mapping):

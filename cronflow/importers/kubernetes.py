@@ -14,7 +14,7 @@ import yaml
 
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.importers.imported import ImportedFile, ImportNote, ImportRefusal
-from cronflow.importers.job_draft import LONG_TIMEOUT, JobDraft, Refused, refused, text_labels
+from cronflow.importers.job_draft import LONG_TIMEOUT, JobDraft, Refused, mapping, refused, text_labels
 from cronflow.importers.kubernetes_pod import read_pod
 from cronflow.importers.robfig import robfig_schedule
 
@@ -47,7 +47,7 @@ def read_kubernetes(text: str, source: str, *, tz: str | None = None) -> Importe
     """The jobs of a manifest. Raises InvalidInput for text that is not YAML, such as a Helm template."""
     try:
         documents = list(yaml.safe_load_all(text))
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         if "{{" in text:
             raise InvalidInput(Problem(source, "this is a Helm template, not a manifest", _RENDER)) from None
         mark = getattr(error, "problem_mark", None)
@@ -98,7 +98,9 @@ def _job(manifest: Mapping[str, Any], metadata: Mapping[str, Any], place: str, t
     template = _mapping(spec.get("jobTemplate"))
     job_spec = _mapping(template.get("spec"))
     pod_template = _mapping(job_spec.get("template"))
-    draft = JobDraft(place, f'schedule: "{spec.get("schedule", "")}"', _text(manifest))
+    # The namespace tells jobs of the same name apart.
+    original = f"namespace: {metadata['namespace']}\n" if metadata.get("namespace") else ""
+    draft = JobDraft(place, f'{original}schedule: "{spec.get("schedule", "")}"', _text(manifest))
     _schedule(draft, spec, tz)
     read_pod(draft, _mapping(pod_template.get("spec")))
     _runs(draft, spec)
@@ -130,7 +132,7 @@ def _schedule(draft: JobDraft, spec: Mapping[str, Any], tz: str | None) -> None:
 
 
 def _runs(draft: JobDraft, spec: Mapping[str, Any]) -> None:
-    policy = spec.get("concurrencyPolicy") or "Allow"
+    policy = str(spec.get("concurrencyPolicy") or "Allow")
     if policy not in _OVERLAPS:
         raise Refused(f"concurrencyPolicy is {policy!r}", f"write {', '.join(_OVERLAPS)}")
     default = "" if spec.get("concurrencyPolicy") else ", the default of Kubernetes"
@@ -180,8 +182,7 @@ def _left_out(
     history = [key for key in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit") if key in spec]
     history += [key for key in ("ttlSecondsAfterFinished",) if key in job_spec]
     draft.left_out("CronFlow keeps runs for the retention period of the cluster, not by", history)
-    if metadata.get("annotations"):
-        draft.left_out("Annotations that were left out", map(str, metadata["annotations"]))
+    draft.left_out("Annotations that were left out", map(str, mapping(metadata.get("annotations"), "annotations")))
     unknown = [f"spec.{key}" for key in spec if key not in _SPEC]
     unknown += [f"spec.jobTemplate.spec.{key}" for key in job_spec if key not in _JOB_SPEC]
     unknown += [f"metadata.{key}" for key in metadata if key not in _METADATA | _OF_THE_SERVER]

@@ -9,7 +9,7 @@ from typing import Any
 
 from cronflow.domain.limits import format_size
 from cronflow.domain.secret import NAME
-from cronflow.importers.job_draft import JobDraft, Refused, text_labels
+from cronflow.importers.job_draft import JobDraft, Refused, listed, mapping, mappings, text_labels
 
 _POD = {"containers", "initContainers", "nodeSelector", "restartPolicy"}
 _CONTAINER = {"name", "image", "command", "args", "workingDir", "env", "envFrom", "resources"}
@@ -31,7 +31,7 @@ _QUANTITY = re.compile(r"([0-9.]+(?:[eE][0-9]+)?)(m|k|M|G|T|Ki|Mi|Gi|Ti|)")
 
 def read_pod(draft: JobDraft, pod: Mapping[str, Any]) -> None:
     """Set `run`, `require` and `resources` of the job. Raises Refused."""
-    containers = [one for one in pod.get("containers") or [] if isinstance(one, Mapping)]
+    containers = mappings(pod.get("containers"), "containers")
     if pod.get("initContainers"):
         remedy = "make a job of each container, and let one follow the other with after"
         raise Refused("the pod has init containers, and a job runs one program", remedy)
@@ -60,7 +60,7 @@ def _command(draft: JobDraft, container: Mapping[str, Any], env: Mapping[str, st
     if not command:
         remedy = f"add command: with the entrypoint of the image {container.get('image', '')}".rstrip()
         raise Refused("the container has no command, so its program is only known to its image", remedy)
-    words = [str(word) for word in [*command, *(container.get("args") or [])]]
+    words = [str(word) for word in [*listed(command, "command"), *listed(container.get("args"), "args")]]
     missing: set[str] = set()
 
     def value(found: re.Match[str]) -> str:
@@ -80,13 +80,13 @@ def _command(draft: JobDraft, container: Mapping[str, Any], env: Mapping[str, st
 
 def _environment(draft: JobDraft, container: Mapping[str, Any]) -> dict[str, str]:
     env: dict[str, str] = {}
-    for one in container.get("env") or []:
+    for one in mappings(container.get("env"), "env"):
         name, source = str(one.get("name", "")), one.get("valueFrom")
         if source is None:
             env[name] = str(one.get("value") or "")
             continue
         secret = source.get("secretKeyRef") if isinstance(source, Mapping) else None
-        if secret is not None:
+        if isinstance(secret, Mapping):
             stored = name if NAME.fullmatch(name) else "SECRET"
             env[name] = f"${{secret:{stored}}}"
             where = f"key {secret.get('key')} of the secret {secret.get('name')}"
@@ -94,7 +94,7 @@ def _environment(draft: JobDraft, container: Mapping[str, Any]) -> dict[str, str
         else:
             kind = ", ".join(map(str, source)) if isinstance(source, Mapping) else str(source)
             draft.note(f"The variable {name} is left out; it came from {kind}. Add it to env.", "run")
-    for one in container.get("envFrom") or []:
+    for one in mappings(container.get("envFrom"), "envFrom"):
         place = next((f"{key} {_name(value)}" for key, value in one.items() if key != "prefix"), "envFrom")
         draft.note(f"Variables are left out that came from {place}. Add those that the program needs to env.", "run")
     return env
@@ -105,8 +105,8 @@ def _name(value: object) -> str:
 
 
 def _resources(draft: JobDraft, container: Mapping[str, Any]) -> None:
-    resources = container.get("resources") or {}
-    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+    resources = mapping(container.get("resources"), "resources")
+    requests, limits = (mapping(resources.get(key), f"resources.{key}") for key in ("requests", "limits"))
     # As in Kubernetes, a limit without a request is the request, too.
     wanted = {**limits, **requests}
     found: dict[str, Any] = {}

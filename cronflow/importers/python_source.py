@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -91,7 +92,10 @@ class PythonSource:
 
     def __init__(self, text: str, source: str, module: str | None = None) -> None:
         try:
-            self.tree = ast.parse(text)
+            with warnings.catch_warnings():
+                # Such as those about backslashes in text, which are none of our business.
+                warnings.simplefilter("ignore")
+                self.tree = ast.parse(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             line = getattr(error, "lineno", None)
             place = source if line is None else f"{source}:{line}"
@@ -294,12 +298,14 @@ def plain(value: Any) -> Any:
     raise NotConstant(repr(value))
 
 
-def by_name(function: FunctionPath, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments by the names of parameters. Raises Refused and NotConstant."""
-    args, kwargs = tuple(plain(list(args))), plain(kwargs)
-    if not args:
-        return dict(kwargs)
-    if function.parameters is None or len(args) > len(function.parameters):
+def by_name(function: FunctionPath, args: Any, kwargs: Any) -> dict[str, Any]:
+    """Arguments by the names of parameters; None for no arguments. Raises Refused and NotConstant."""
+    values, named = plain(() if args is None else args), plain({} if kwargs is None else kwargs)
+    if not isinstance(values, list) or not isinstance(named, dict):
+        raise Refused("its arguments are not a list and a mapping", "correct args and kwargs")
+    if not values:
+        return named
+    if function.parameters is None or len(values) > len(function.parameters):
         remedy = "give the arguments by name: kwargs in the source, or args: in the job"
         raise Refused("its arguments have no names, and CronFlow passes them by name", remedy)
-    return {**dict(zip(function.parameters, args, strict=False)), **kwargs}
+    return {**dict(zip(function.parameters, values, strict=False)), **named}
