@@ -103,7 +103,8 @@ def _documents(text: str, source: str) -> list[Any]:
 
 
 def _job(job: Mapping[str, Any], place: str, tz: str | None, names: Mapping[str, str]) -> JobDraft:
-    draft = JobDraft(place, f'schedule: "{job.get("schedule") or ""}"', _text(job))
+    when = "parent_job" if job.get("parent_job") else "schedule"
+    draft = JobDraft(place, f'{when}: "{job.get(when) or ""}"', _text(job))
     title = str(job.get("displayname") or "")
     if title:
         draft.set("description", title)

@@ -1,7 +1,8 @@
 // Prints golden facts about schedules of robfig/cron: the first instants, a hash of 1,000, and the last one.
 //
 //	apt-get install golang-go golang-github-robfig-cron-dev
-//	GO111MODULE=off GOPATH=/usr/share/gocode go run tests/importers/golden_robfig.go < specs.txt > golden_robfig.tsv
+//	cut -f1-4 tests/importers/golden_robfig.tsv > specs.tsv
+//	GO111MODULE=off GOPATH=/usr/share/gocode go run tests/importers/golden_robfig.go < specs.tsv > tests/importers/golden_robfig.tsv
 //
 // A line of the input has, separated by tabs: 5 or 6 (the number of fields; with 6 the first is the seconds), a zone, a
 // schedule, and the instant after which to begin. Kubernetes parses schedules of five fields with the standard parser,
