@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from cronflow.context import misfit
 from cronflow.documents.jobs import read_after, read_concurrency, read_job_rate
-from cronflow.documents.values import under
+from cronflow.documents.values import nearest, under
 from cronflow.domain.chain import Join
 from cronflow.domain.durations import Duration, parse_duration
 from cronflow.domain.errors import InvalidInput, Problem
@@ -60,6 +60,16 @@ class App:
 
     def __repr__(self) -> str:
         return f"<App {self.name}, {len(self._jobs)} jobs>"
+
+    def __getitem__(self, name: str) -> Job:
+        """The job of this name. Raises InvalidInput with the nearest name."""
+        if name in self._jobs:
+            return self._jobs[name]
+        near = nearest(name, self._jobs)
+        names = ", ".join(self._jobs) or "no jobs"
+        raise InvalidInput(
+            Problem("job", f"the app {self.name} has no job {name!r}", f"did you mean {near}?" if near else f"it has {names}")
+        )
 
     @property
     def jobs(self) -> tuple[Job, ...]:

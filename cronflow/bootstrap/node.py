@@ -7,6 +7,8 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 
+import structlog
+
 from cronflow.app import App
 from cronflow.backends.clock import SystemClock
 from cronflow.backends.mongo.database import mongo_circuit
@@ -38,6 +40,7 @@ from cronflow.executors.pool.pool import HandlerPool, handler_pool
 from cronflow.executors.prints import capturing_prints
 from cronflow.executors.python import PythonExecutor, PythonTargets
 from cronflow.executors.secrets import WithSecrets
+from cronflow.executors.simulated import WithSimulatedFailures, always_failing
 from cronflow.executors.upstream import WithUpstreamValues
 from cronflow.leader.maintenance import Cleanup
 from cronflow.leader.sweep import Sweep
@@ -48,6 +51,8 @@ from cronflow.node.startup import wait_for_servers
 from cronflow.ports import UNMETERED, Backends, Clock, EventSink, Executor, Meter, discard_event
 from cronflow.supervision import Phase, ProcessStatus, supervised, supervisors
 from cronflow.worker.spool import Spool
+
+log = structlog.get_logger("cronflow.node")
 
 
 def executors(
@@ -75,6 +80,14 @@ def executors(
     )
     with_values = WithUpstreamValues(by_target, backends.runs, backends.results)
     return WithSecrets(with_values, backends.secrets, vault(settings))
+
+
+def simulating(settings: Settings, executor: WithSecrets) -> Executor:
+    """The executor, whose attempts fail with SIMULATE_FAILURE."""
+    if not settings.simulate_failure:
+        return executor
+    log.warning("failures are simulated", effect="every attempt on this node fails", setting="SIMULATE_FAILURE")
+    return WithSimulatedFailures(executor, always_failing)
 
 
 def http_breakers(settings: Settings, emit: EventSink) -> Breakers:
@@ -184,7 +197,7 @@ async def run_node(
             emit=event_log.emit,
             python=pool,
         )
-        executor = await stack.enter_async_context(by_target)
+        executor = simulating(settings, await stack.enter_async_context(by_target))
         node = build_node(
             backends,
             executor,

@@ -159,6 +159,10 @@ class Settings:
     """
     allow_python: tuple[str, ...] = _setting((), values.modules)
     """Modules whose functions this node may call, in addition to those of its `--app`."""
+    simulate_failure: bool = _setting(False, values.flag)
+    """For tests: every attempt on this node fails before its handler is called, except those of system jobs. Retries,
+    dead letters and alerts follow as after a real failure.
+    """
     allow_http_hosts: tuple[str, ...] | None = _setting(None, values.hosts)
     """Hosts that jobs and alerts may call: names with `*`, addresses, networks. Unset: all. Link-local and metadata
     addresses are never called.

@@ -30,6 +30,7 @@ OLDER = {
     "CRON_RETRY_DELAY_MS": "retry_initial",
     "CRON_RETRY_DELAY_MULTIPLIER": "retry_multiplier",
     "DB_URL": "mongo_url",
+    "SIMULATE_FAILURE": "simulate_failure",
 }
 _FLAGS = {"node_name": "--name"}
 """Flags whose name differs from the setting."""
