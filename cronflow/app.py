@@ -68,7 +68,11 @@ class App:
         near = nearest(name, self._jobs)
         names = ", ".join(self._jobs) or "no jobs"
         raise InvalidInput(
-            Problem("job", f"the app {self.name} has no job {name!r}", f"did you mean {near}?" if near else f"it has {names}")
+            Problem(
+                "job",
+                f"the app {self.name} has no job {name!r}",
+                f"did you mean {near}?" if near else f"it has {names}",
+            )
         )
 
     @property

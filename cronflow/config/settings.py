@@ -90,6 +90,10 @@ class Settings:
     """Name of the cluster. Clusters with different namespaces can share Redis and MongoDB."""
     node_name: str = field(default_factory=_default_node_name, metadata={"read": values.name("node")})
     """Name of this node. A second node with the same name is refused while the first one is up."""
+    app: tuple[str, ...] = _setting((), values.apps)
+    """Apps whose functions this node can run, such as `billing.jobs:app`, as `--app`."""
+    labels: tuple[str, ...] = _setting((), values.labels)
+    """Labels of this node that jobs can require, such as `region=eu`, as `--label`."""
     leader_ttl: timedelta = _setting("30s", values.duration("1s"))
     """Duration of the leader's lease if it is not renewed; it bounds the time without a leader."""
     leader_renew: timedelta = _setting(None, values.duration("10ms"))

@@ -32,7 +32,7 @@ OLDER = {
     "DB_URL": "mongo_url",
     "SIMULATE_FAILURE": "simulate_failure",
 }
-_FLAGS = {"node_name": "--name"}
+_FLAGS = {"node_name": "--name", "labels": "--label"}
 """Flags whose name differs from the setting."""
 _NO_SETTINGS = frozenset(
     {

@@ -126,6 +126,33 @@ def modules(value: object) -> tuple[str, ...]:
     return found
 
 
+def apps(value: object) -> tuple[str, ...]:
+    """Addresses of Apps."""
+    found = words(value)
+    for address in found:
+        module, _, name = address.partition(":")
+        if not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
+            raise InvalidInput(f"{address!r} is not the address of an App; write package.module:app")
+    return found
+
+
+def labels(value: object) -> tuple[str, ...]:
+    """Pairs `KEY=VALUE`, or a table of TOML, with each key once."""
+    if isinstance(value, dict):
+        value = [f"{key}={of}" for key, of in value.items()]
+    found, problems, keys = words(value), [], set[str]()
+    for pair in found:
+        key, equals, _ = pair.partition("=")
+        if not equals or not key:
+            problems.append(Problem("", f"{pair!r} is not KEY=VALUE", "write region=eu"))
+        elif key in keys:
+            problems.append(Problem("", f"{key} is given twice", "remove one of the two"))
+        keys.add(key)
+    if problems:
+        raise InvalidInput(problems)
+    return found
+
+
 def users(value: object) -> tuple[str, ...]:
     """Names of users of the system."""
     return tuple(check_user(name) for name in words(value))

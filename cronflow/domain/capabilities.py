@@ -19,6 +19,9 @@ from cronflow.domain.secret import referenced
 MOST_ANNOUNCED = 100
 """Modules or hosts in a heartbeat. A node with more announces none of them, and declines what it cannot run."""
 TARGETS_REMEMBERED = 20_000
+MISSING = "this node does not have "
+NO_MODULE = "does not have module "
+"""How the reasons of nodes without the code of a job begin: those that decline it, and those that announce it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +54,19 @@ class Capabilities:
         if needs.shell and not self.shell:
             return "does not run commands (ALLOW_SHELL)"
         if needs.module and self.modules is not None and not _allows(self.modules, needs.module):
-            return f"does not have module {needs.module} (--app, ALLOW_PYTHON)"
+            return f"{NO_MODULE}{needs.module} (--app, ALLOW_PYTHON)"
         if needs.host and self.hosts is not None and not _may_call(self.hosts, needs.host):
             return f"may not call {needs.host} (ALLOW_HTTP_HOSTS)"
         if needs.secrets and not self.secrets:
             return "cannot open secrets (SECRETS_KEY)"
         return None
+
+
+def missing_function(job: Job, reasons: Iterable[str]) -> str:
+    """The function of the job, if these are the reasons of all nodes and none of them has it; else empty."""
+    if isinstance(job.target, PythonTarget) and all(reason.startswith((MISSING, NO_MODULE)) for reason in reasons):
+        return job.target.ref
+    return ""
 
 
 def announced(names: Iterable[str]) -> tuple[str, ...] | None:

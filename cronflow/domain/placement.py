@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
-from cronflow.domain.capabilities import Needs, needs_of
+from cronflow.domain.capabilities import Needs, missing_function, needs_of
 from cronflow.domain.cluster import Member
 from cronflow.domain.placement_rules import KEEP_AFTER, Occupancy, PlacedRun, PlacementRules, rules_of
 
@@ -75,11 +75,12 @@ class Waiting:
 @dataclass(frozen=True, slots=True)
 class NoNode:
     """No node can take the run now. `reasons` has one for each node; `occupied` are those that could take it
-    by the rules of its job if other runs were not there.
+    by the rules of its job if other runs were not there. `lacking` is the function that no node has, if that is why.
     """
 
     reasons: Mapping[str, str]
     occupied: frozenset[str] = frozenset()
+    lacking: str = ""
 
     @property
     def lacks_slot(self) -> bool:
@@ -98,6 +99,8 @@ class NoNode:
             return "no node is up"
         if self.lacks_slot:
             return NO_FREE_SLOT
+        if self.lacking:
+            return f"no node has {self.lacking}; start one whose --app has it"
         return NO_ROOM if self.busy else "no node can take it"
 
     def __str__(self) -> str:
@@ -239,6 +242,8 @@ class Fleet:
             placed = self.place(needs_of(job), refused, early=early)
         else:
             placed = self._place_by_rules(run, needs_of(job), rules, refused or {}, early)
+        if isinstance(placed, NoNode) and (lacking := missing_function(job, placed.reasons.values())):
+            placed = replace(placed, lacking=lacking)
         if self._occupancy is not None and isinstance(placed, NoNode):
             waits_long = waiting is not None and now is not None and now - waiting.since > KEEP_AFTER
             # Where a job that it is kept apart from runs, free memory would not help.

@@ -21,6 +21,7 @@ from typing import Self
 
 from cronflow.app import App
 from cronflow.context import Context, bind
+from cronflow.domain.capabilities import MISSING
 from cronflow.domain.durations import format_duration
 from cronflow.domain.errors import PermanentError
 from cronflow.domain.job import PythonTarget
@@ -61,25 +62,25 @@ class PythonTargets:
         name, _, qualname = ref.partition(":")
         if not self._allows(name):
             raise PermanentError(
-                f"{ref} is not allowed on this node: it is no job of the node's apps and its module is not in"
-                f" ALLOW_PYTHON; start the node with --app, or add {name} to ALLOW_PYTHON"
+                f"{MISSING}{ref}: it is no job of the node's apps and its module is not in ALLOW_PYTHON;"
+                f" start the node with --app, or add {name} to ALLOW_PYTHON"
             )
         try:
             found: object = importlib.import_module(name)
         except ModuleNotFoundError as error:
             if not error.name or not f"{name}.".startswith(f"{error.name}."):
                 raise
-            raise PermanentError(f"{ref} does not exist on this node: there is no module {error.name}") from None
+            raise PermanentError(f"{MISSING}{ref}: there is no module {error.name}") from None
         except SystemExit:
-            raise PermanentError(f"{ref} does not exist on this node: importing {name} ends the process") from None
+            raise PermanentError(f"{MISSING}{ref}: importing {name} ends the process") from None
         for part in qualname.split("."):
             found = getattr(found, part, None)
         if not inspect.isroutine(found):
-            raise PermanentError(f"{ref} does not exist on this node: {name} has no function {qualname}")
+            raise PermanentError(f"{MISSING}{ref}: {name} has no function {qualname}")
         # An allowed module exposes everything that it imports, for example os.system.
         origin = getattr(found, "__module__", None) or "an unknown module"
         if not self._allows(origin):
-            raise PermanentError(f"{ref} is not allowed on this node: it comes from {origin}, not in ALLOW_PYTHON")
+            raise PermanentError(f"{MISSING}{ref}: it comes from {origin}, not in ALLOW_PYTHON")
         return found
 
     def _allows(self, module: str) -> bool:

@@ -10,14 +10,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from cronflow.app import App
-from cronflow.bootstrap.backends import open_backends
+from cronflow.backends.mongo.database import MongoDatabase
+from cronflow.backends.redis.connection import RedisConnection
+from cronflow.backends.redis.keys import RedisKeys
+from cronflow.bootstrap.backends import adapters
 from cronflow.bootstrap.in_process import InProcessCluster, in_process_cluster
 from cronflow.bootstrap.parts import timings
 from cronflow.client import Client
@@ -48,7 +51,9 @@ _numbers = itertools.count(1)
 
 
 class JobCluster:
-    """`client` is logged in as admin; `url` is the address of the API, `environment` that of a process of the cluster."""
+    """`client` is logged in as admin, `url` is the address of the API, and `environment` has the settings of a process
+    of this cluster.
+    """
 
     def __init__(self, redis_url: str, mongo_url: str, *, folder: Path) -> None:
         self.namespace = f"test-{next(_numbers)}-{secrets.token_hex(3)}"
@@ -111,18 +116,19 @@ class JobCluster:
         else:
             _end(child)
 
-    def run(self, job: str, args: Mapping[str, object] | None = None, *, timeout_s: float = PATIENCE_S) -> RunDetailSchema:
+    def run(
+        self, job: str, args: Mapping[str, object] | None = None, *, timeout_s: float = PATIENCE_S
+    ) -> RunDetailSchema:
         """Run a job now and wait for the end of the run."""
         return self.wait_for_run(self.client.jobs.run(job, args)["id"], timeout_s=timeout_s)
 
     def wait_for_run(self, run: str, *, timeout_s: float = PATIENCE_S) -> RunDetailSchema:
         """Wait until a run has ended. TimeoutError with its state and the reason why it waits."""
 
-        def ended() -> RunDetailSchema | None:
-            found = self.client.runs.get(run)
-            return found if found["ended_at"] is not None else None
-
-        return self._wait(ended, f"{run} has ended", timeout_s, lambda: str(self.client.runs.get(run)))
+        self._wait(
+            lambda: self.client.runs.get(run)["ended_at"], f"{run} has ended", timeout_s, lambda: self._state(run)
+        )
+        return self.client.runs.get(run, whole=True)
 
     @property
     def _own(self) -> InProcessCluster:
@@ -142,16 +148,19 @@ class JobCluster:
             environ={},
             folder=self._folder,
         )
-        opening = open_backends(
-            self.redis_url, self.mongo_url, self.namespace, lock_s=timings(settings).job_lock
-        )
-        backends = await self._stack.enter_async_context(opening)
+        redis, mongo = RedisConnection(self.redis_url, self.namespace), MongoDatabase(self.mongo_url, self.namespace)
+        await self._stack.enter_async_context(redis)
+        await self._stack.enter_async_context(mongo)
+        self._stack.push_async_callback(_delete_data, redis, mongo, self.namespace)
+        backends = adapters(redis, mongo, lock_s=timings(settings).job_lock)
         port = int(self.url.rpartition(":")[2])
         self._cluster = await self._stack.enter_async_context(in_process_cluster(settings, backends, port=port))
 
     def _start_child(self, name: str, addresses: list[str], labels: Mapping[str, str]) -> None:
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("CRONFLOW_")}
-        options = [f"--app={address}" for address in addresses] + [f"--label={key}={value}" for key, value in labels.items()]
+        options = [f"--app={address}" for address in addresses] + [
+            f"--label={key}={value}" for key, value in labels.items()
+        ]
         with (self._folder / f"{name}.log").open("ab") as log:
             # The command is this interpreter with a module of this package.
             self._children[name] = subprocess.Popen(  # noqa: S603
@@ -169,9 +178,17 @@ class JobCluster:
             raise RuntimeError(f"node {name} ended with exit code {child.returncode}:\n{log[-3000:]}")
         return any(node["name"] == name and node["state"] == "up" for node in self.client.nodes.list())
 
+    def _state(self, run: str) -> str:
+        found = self.client.runs.get(run)
+        return f"it is {found['state']}; waits for: {found['waiting']}; last error: {found['error']}"
+
     def _wait(
-        self, condition: Any, what: str, timeout_s: float = PATIENCE_S, last: Any = lambda: ""
-    ) -> Any:
+        self,
+        condition: Callable[[], T],
+        what: str,
+        timeout_s: float = PATIENCE_S,
+        last: Callable[[], str] = lambda: "",
+    ) -> T:
         deadline = time.monotonic() + timeout_s
         while not (found := condition()):
             if time.monotonic() > deadline:
@@ -201,3 +218,15 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()
+
+
+async def _delete_data(redis: RedisConnection, mongo: MongoDatabase, namespace: str) -> None:
+    database = mongo["jobs"].database
+    await database.client.drop_database(database.name)
+    cursor: object = "0"
+    while True:
+        cursor, keys = await redis.command("SCAN", cursor, "MATCH", f"{RedisKeys(namespace).prefix}*", "COUNT", "1000")
+        if keys:
+            await redis.command("UNLINK", *keys)
+        if int(str(cursor)) == 0:
+            return

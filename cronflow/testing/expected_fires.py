@@ -13,7 +13,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from cronflow.documents.schedules import parse_schedule
-from cronflow.documents.values import got, instant
+from cronflow.documents.values import instant
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import Job
 from cronflow.domain.schedule.describe import describe
@@ -40,10 +40,10 @@ def fires(
 ) -> list[datetime]:
     """The fires from `start` on and before `end`, in the zone of the schedule.
 
-    `schedule` is a job, such as `app["nightly-report"]`, a schedule or job as in a job file, such as `{"every": "30m"}`,
-    or a cron expression. `tz` is the zone of a schedule without one, by default UTC, and of times without an offset, by
-    default that of the schedule. `calendars` are the files of the calendars that the schedule names. Raises InvalidInput
-    if there are more than 10,000.
+    `schedule` is a job, such as `app["nightly-report"]`, a schedule or job as in a job file, such as
+    `{"every": "30m"}`, or a cron expression. `tz` is the zone of a schedule without one, by default UTC, and of times
+    without an offset, by default that of the schedule. `calendars` are the files of the calendars that the schedule
+    names. Raises InvalidInput if there are more than 10,000.
     """
     read = _Question.of(schedule, tz, calendars)
     return [one.astimezone(read.zone) for one in read.fires(read.instant(start, "start"), read.instant(end, "end"))]
@@ -125,8 +125,8 @@ class _Question:
         rows = rows_after(self.schedule, just_before(first), MOST_FIRES + 1, until)
         found = [row.fire for row in rows if not row.note]
         if len(found) > MOST_FIRES:
-            what = f"{self.name} fires more than {MOST_FIRES:,} times between {self._shown(first)} and {self._shown(until)}"
-            raise InvalidInput(Problem("between", what, "choose a shorter time"))
+            what = f"{self.name} fires more than {MOST_FIRES:,} times in this time"
+            raise InvalidInput(Problem("between", what, f"choose a shorter time from {self._shown(first)} on"))
         return found
 
     def difference(
@@ -135,7 +135,7 @@ class _Question:
         """What differs, line by line."""
         skipped = {row.fire: row.note for row in rows_after(self.schedule, just_before(first), MOST_FIRES, until)}
         lines = [
-            f"{self.name} fires at other times than expected, in {self.zone.key} ({describe(self.schedule, zone=False)}):",
+            f"{self.name} does not fire as expected ({describe(self.schedule, zone=False)}, {self.zone.key}):",
             f"  from {self._shown(first)} until {self._shown(until)}",
         ]
         shown_change = ""
@@ -178,9 +178,6 @@ def _read(given: Fires, tz: str) -> tuple[str, Schedule]:
         return "the schedule", given
     if isinstance(given, str):
         return repr(given), Cron(given, tz=tz)
-    if not isinstance(given, Mapping):
-        what = f"expected a job, a schedule, a mapping or a cron expression, got {got(given)}"
-        raise InvalidInput(Problem("schedule", what))
     if "schedule" in given:
         return str(given.get("name", "the job")), parse_schedule(given["schedule"], tz=tz)
     return "the schedule", parse_schedule(dict(given), tz=tz)

@@ -67,7 +67,7 @@ def test_a_node_with_handler_processes_leaves_its_apps_to_them(
     assert result.exit_code == 0, result.output
     [(settings, rest)] = started
     assert settings.processes == 2
-    assert (rest["apps"], rest["app_addresses"]) == ([], ["apps_of_processes:shop"])
+    assert (rest["apps"], rest["app_addresses"]) == ([], ("apps_of_processes:shop",))
     assert "apps_of_processes" not in sys.modules
     assert sys.path[0] == str(tmp_path)
 

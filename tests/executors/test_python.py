@@ -546,7 +546,7 @@ async def test_a_node_declines_functions_that_it_does_not_have_and_no_others() -
     async def declined(ref: str) -> str:
         return await executor.declines(assignment(PythonTarget(ref)), "node-1") or "no"
 
-    assert "is not allowed on this node" in await declined("os:system")
+    assert "this node does not have os:system: it is no job" in await declined("os:system")
     assert "there is no module tests.executors.missing" in await declined("tests.executors.missing:function")
     assert "has no function missing" in await declined("tests.executors:missing")
     assert await declined(f"{__name__}:sleeps") == "no"

@@ -31,10 +31,10 @@ Form = Annotated[
 def node(
     app: Annotated[
         list[str] | None,
-        typer.Option(metavar="MODULE:APP", help="An App whose functions this node can run; repeatable."),
+        typer.Option(metavar="MODULE:APP", help="An App whose functions this node can run; repeatable.  [APP]"),
     ] = None,
     label: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label that jobs can require; repeatable.")
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label that jobs can require; repeatable.  [LABELS]")
     ] = None,
     slots: Annotated[int | None, typer.Option(metavar="COUNT", help="The number of concurrent runs.  [SLOTS]")] = None,
     processes: Annotated[
@@ -51,13 +51,15 @@ def node(
     DRAIN_TIMEOUT; the others move to other nodes. A second signal stops the node immediately.
     """
     flags: dict[str, object] = {
+        "app": app or None,
+        "labels": label or None,
         "slots": slots,
         "processes": processes,
         "node_name": name,
         "log_level": log_level,
         "log_format": log_format,
     }
-    apps, labels, read = _read(app or (), label or (), flags)
+    apps, read = _read(flags)
     log_of(read, role="node", node=read.node_name)
     _forget_settings()
     import asyncio
@@ -69,11 +71,11 @@ def node(
         node.run_node(
             read,
             apps=apps,
-            labels=labels,
+            labels=dict(pair.split("=", 1) for pair in read.labels),
             slots=None,
             name=None,
             handler_command=COMMAND,
-            app_addresses=app or (),
+            app_addresses=read.app,
         )
     )
 
@@ -113,10 +115,8 @@ def _forget_settings() -> None:
     remove_settings(os.environ)
 
 
-def _read(
-    addresses: Sequence[str], labels: Sequence[str], flags: dict[str, object]
-) -> tuple[list[App], dict[str, str], Settings]:
-    """Read apps, labels and settings. Raises InvalidInput with all problems. Apps that handler processes will load are
+def _read(flags: dict[str, object]) -> tuple[list[App], Settings]:
+    """Read the settings and the apps. Raises InvalidInput with all problems. Apps that handler processes will load are
     left to them.
     """
     problems: list[Problem] = []
@@ -127,25 +127,19 @@ def _read(
         read = settings(flags)
     except InvalidInput as error:
         problems_of_settings = error.problems
+    given = flags["app"] if read is None else read.app
+    addresses = list(given) if isinstance(given, list | tuple) else []
     if read is not None and read.processes > 1:
         if addresses:
             # Child processes of the node have its import path.
             import_from_working_directory()
-        addresses = ()
+        return [], read
     for address in addresses:
         try:
             apps.append(load_app(address))
         except InvalidInput as error:
             problems += error.problems
-    found: dict[str, str] = {}
-    for pair in labels:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            problems.append(Problem("--label", f"{pair!r} is not KEY=VALUE", "write --label region=eu"))
-        elif key in found:
-            problems.append(Problem("--label", f"{key} is given twice", "remove one of the two"))
-        found[key] = value
     problems += problems_of_settings
     if problems or read is None:
         raise InvalidInput(problems)
-    return apps, found, read
+    return apps, read
