@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "docker-compose.yml"
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
 UNITS = {role: ROOT / "deploy" / "systemd" / f"cronflow-{role}.service" for role in ("node", "api")}
+DROP_IN = ROOT / "deploy" / "systemd" / "cronflow-node.service.d" / "billing.conf"
 MANIFESTS = {role: ROOT / "deploy" / "kubernetes" / f"{role}.yaml" for role in ("node", "api")}
 PROMETHEUS = ROOT / "deploy" / "prometheus" / "prometheus.yml"
 KUSTOMIZATION = ROOT / "deploy" / "kubernetes" / "kustomization.yaml"

@@ -74,6 +74,19 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
     assert verified(tmp_path, units) == (0, "")
 
 
+def test_systemd_accepts_the_drop_in_for_your_own_code(tmp_path: Path) -> None:
+    node = files.UNITS["node"]
+    drop_in = files.DROP_IN.read_text("utf-8")
+    (tmp_path / f"{node.name}.d").mkdir()
+    (tmp_path / f"{node.name}.d" / files.DROP_IN.name).write_text(drop_in, "utf-8")
+    assert verified(tmp_path, {node.name: node.read_text("utf-8")}) == (0, "")
+    lines = re.findall(r"^Environment=(CRONFLOW_\w+)=(.*)$", drop_in, re.MULTILINE)
+    read = load_settings({}, environ=dict(lines), folder=tmp_path)
+    assert (read.app, read.labels) == (("billing.jobs:app",), ("region=eu", "app=v2"))
+    (tmp_path / f"{node.name}.d" / files.DROP_IN.name).write_text(drop_in.replace("WorkingDir", "WorkinDir"), "utf-8")
+    assert "WorkinDirectory" in verified(tmp_path, {node.name: node.read_text("utf-8")})[1]
+
+
 def test_systemd_detects_a_mistake(tmp_path: Path) -> None:
     name, text = files.UNITS["node"].name, files.UNITS["node"].read_text("utf-8")
     _, output = verified(tmp_path, {name: text.replace("WatchdogSec", "WatchDogSec")})
