@@ -206,6 +206,21 @@ def test_the_default_node_name_is_a_name_whatever_the_host_is_called(
         load(tmp_path, CRONFLOW_NODE_NAME=f"{name}-{digits}")
 
 
+def test_apps_and_labels_are_words_or_a_table(tmp_path: Path) -> None:
+    (tmp_path / "cronflow.toml").write_text('app = ["a.b:app", "c:shop"]\nlabels = {region = "eu", disk = ""}\n')
+    settings = load(tmp_path)
+    assert (settings.app, settings.labels) == (("a.b:app", "c:shop"), ("region=eu", "disk="))
+    settings = load(tmp_path, CRONFLOW_APP="x:y", CRONFLOW_LABELS="region=us, gpu=h100")
+    assert (settings.app, settings.labels) == (("x:y",), ("region=us", "gpu=h100"))
+    with pytest.raises(InvalidInput) as refused:
+        load(tmp_path, CRONFLOW_APP="x", CRONFLOW_LABELS="eu,a=1,a=2")
+    assert [str(problem) for problem in refused.value.problems] == [
+        "CRONFLOW_APP: 'x' is not the address of an App; write package.module:app",
+        "CRONFLOW_LABELS: 'eu' is not KEY=VALUE (write region=eu)",
+        "CRONFLOW_LABELS: a is given twice (remove one of the two)",
+    ]
+
+
 # --------------------------------------------------------------------------------------------------------- older names
 
 
@@ -216,7 +231,9 @@ def test_the_older_names_work(tmp_path: Path) -> None:
         CRON_RETRY_DELAY_MS="10000",
         CRON_RETRY_DELAY_MULTIPLIER="1.5",
         DB_URL=MONGO,
+        SIMULATE_FAILURE="true",
     )
+    assert settings.simulate_failure
     assert settings.retry == Retry(max=5, initial="10s", multiplier=1.5)
     assert source(settings, "MONGO_URL") == (MONGO, "environment DB_URL")
     assert settings.notes == ()

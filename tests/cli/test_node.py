@@ -59,6 +59,17 @@ def test_a_node_gets_its_apps_labels_and_settings(
     assert settings.processes == 1
 
 
+def test_apps_and_labels_come_from_the_settings_unless_there_are_flags(
+    cli: Cli, started: list[tuple[Any, dict[str, Any]]], tmp_path: Path
+) -> None:
+    (tmp_path / "apps_of_settings.py").write_text("from cronflow import App\nshop, club = App('shop'), App('club')\n")
+    (tmp_path / "cronflow.toml").write_text('app = "apps_of_settings:shop"\nlabels = "region=eu"\n')
+    assert cli("node").exit_code == 0
+    assert cli("node", "--app", "apps_of_settings:club", "--label", "disk=ssd").exit_code == 0
+    assert [[app.name for app in rest["apps"]] for _, rest in started] == [["shop"], ["club"]]
+    assert [rest["labels"] for _, rest in started] == [{"region": "eu"}, {"disk": "ssd"}]
+
+
 def test_a_node_with_handler_processes_leaves_its_apps_to_them(
     cli: Cli, started: list[tuple[Any, dict[str, Any]]], tmp_path: Path
 ) -> None:

@@ -265,6 +265,22 @@ def test_each_obstacle_is_certain(target: Target, capabilities: Capabilities, ob
     assert ineligible(a_member(capabilities=capabilities), needing(target)) == obstacle
 
 
+def test_a_function_that_no_node_has_is_named_with_the_remedy() -> None:
+    job = Job(name="report", target=PythonTarget("billing.jobs:report"), schedule=None)
+    others = [a_member("a", capabilities=LIMITED), a_member("b", capabilities=Capabilities(modules=("billing",)))]
+    fleet = Fleet(others)
+    older = {"b#x": "this node does not have billing.jobs:report: billing.jobs has no function report"}
+    answer = fleet.place_run("report@1", job, older)
+    assert isinstance(answer, NoNode)
+    assert answer.summary == "no node has billing.jobs:report; start one whose --app has it"
+    assert answer.reasons == {"a#x": "does not have module billing.jobs (--app, ALLOW_PYTHON)", **older}
+    answer = fleet.place_run("report@1", job, {"b#x": "memory at 97%"})
+    assert isinstance(answer, NoNode)
+    assert answer.summary == "no node can take it"
+    assert isinstance(answer := Fleet([]).place_run("report@1", job), NoNode)
+    assert answer.summary == "no node is up"
+
+
 def test_a_heartbeat_stays_small_whatever_a_node_can_run() -> None:
     assert announced(["b", "a", "b"]) == ("a", "b")
     assert announced(f"module_{k}" for k in range(MOST_ANNOUNCED + 1)) is None

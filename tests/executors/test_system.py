@@ -11,6 +11,7 @@ from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.job import Job, PythonTarget, SystemTarget
 from cronflow.domain.run import Outcome
 from cronflow.executors import SystemExecutor
+from cronflow.executors.simulated import WithSimulatedFailures, always_failing
 from cronflow.ports import Assignment, LineSink
 from tests.executors import Lines, assignment
 
@@ -72,3 +73,10 @@ async def test_cancelling_it_stops_the_piece() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_simulated_failures_spare_the_system_jobs() -> None:
+    executor = WithSimulatedFailures(EXECUTOR, always_failing)
+    assert (await executor.run(asked_for("sound"), "node-1", Lines())).outcome is Outcome.OK
+    other = await executor.run(assignment(PythonTarget("a:b")), "node-1", Lines())
+    assert (other.outcome, other.error_classes[0].rpartition(".")[2]) == (Outcome.ERROR, "SimulatedFailure")
