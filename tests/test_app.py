@@ -364,10 +364,15 @@ def test_a_heartbeat_ends_the_silence_and_so_does_progress() -> None:
 
 
 def test_importing_cronflow_loads_no_driver_and_no_server() -> None:
-    script = "import sys, cronflow; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    script = (
+        "import sys, cronflow; alone = [name for name in sys.modules if name.startswith('cronflow.')];"
+        "[getattr(cronflow, name) for name in cronflow.__all__ if 'Client' not in name and name != 'ApiError'];"
+        "print(*alone, *sorted({name.partition('.')[0] for name in sys.modules}))"
+    )
     out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=20).stdout
     heavy = {"redis", "motor", "pymongo", "bson", "fastapi", "httpx2", "pydantic", "structlog", "orjson", "asyncio"}
     assert "cronsim" in out.split()
+    assert not [name for name in out.split() if name.startswith("cronflow.")]
     assert heavy.isdisjoint(out.split())
 
 
