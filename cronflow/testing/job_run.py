@@ -20,7 +20,7 @@ from cronflow.domain import transitions
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import Job, PendingRun, Retry
 from cronflow.domain.planning import run_of_pending
-from cronflow.domain.recovery import Dispatch, End, Holder, reconcile, retry_ended
+from cronflow.domain.recovery import Dispatch
 from cronflow.domain.run import PROGRESS, Attempt, Run, RunState
 from cronflow.domain.split import RunOn, Shard
 from cronflow.executors.prints import capturing_prints
@@ -178,19 +178,14 @@ class _Simulation:
         return transitions.finish(claimed, result, str(next(self._numbers)), started, self._clock.now())
 
     def _retry(self, run: Run) -> transitions.Change:
-        """Skip the delay, and do what the leader does then."""
+        """Skip the delay, and dispatch the run again as the leader does."""
         assert run.check_at is not None
         delay = run.check_at - self._clock.now()
         self._clock.step(delay)
         self._delays.append(delay.total_seconds())
-        now = self._clock.now()
-        ended = retry_ended(run, self._job, None, now)
-        verdict = ended or reconcile(run, Holder.DEAD, self._job.delivery, self._job.timeout, now)
-        if isinstance(verdict, End):
-            return transitions.end(run, verdict, str(next(self._numbers)), now)
-        assert isinstance(verdict, Dispatch)
+        verdict = Dispatch(transitions.Transition.DISPATCH_RETRY)
         return transitions.dispatch(
-            run, verdict, fence=next(self._numbers), term=TERM, node=NODE, job_ver=VERSION, at=now
+            run, verdict, fence=next(self._numbers), term=TERM, node=NODE, job_ver=VERSION, at=self._clock.now()
         )
 
     def _line(self, level: str, text: str) -> None:
