@@ -95,6 +95,7 @@ def test_without_any_source_the_defaults_of_the_interface_hold(tmp_path: Path, m
         "SECRETS_KEY": "unset",
         "TRUSTED_PROXIES": "none",
         "ALLOW_ORIGINS": "none",
+        "PUBLIC_URL": "unset",
         "SPOOL_DIR": str(tmp_path / "cronflow" / "spool"),
         "PULSE_DIR": "unset",
         "START_WAIT": "1m",

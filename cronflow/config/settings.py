@@ -193,6 +193,8 @@ class Settings:
     """Addresses and networks whose `X-Forwarded-For` and `X-Forwarded-Proto` the API trusts."""
     allow_origins: tuple[str, ...] = _setting((), values.origins)
     """Other origins that may use the API from a browser, such as `https://ops.example.com`."""
+    public_url: str | None = _setting(None, values.url("http", "https", example="https://cron.example.com"))
+    """The address under which people reach the API and the page."""
     spool_dir: Path = field(default_factory=_default_spool_dir, metadata={"read": values.folder})
     """Directory for results that could not be written to MongoDB; it must survive restarts."""
     pulse_dir: Path | None = _setting(None, values.folder)
