@@ -21,10 +21,11 @@ from cronflow.api.problems import problem
 from cronflow.api.responses import PREFIX
 from cronflow.domain import metrics
 from cronflow.ports import Meter
-from cronflow.usecases.audit import client_address
+from cronflow.usecases.audit import client_address, client_agent
 
 LARGEST_BODY = 1024 * 1024
 LARGEST_LOGIN = 4 * 1024
+LONGEST_AGENT = 200
 LOGIN_PATHS = f"{PREFIX}/auth/"
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -62,18 +63,26 @@ def guarded(
 
 
 class ClientAddress:
-    """Gives the audit log the address of the client."""
+    """Gives the audit log and sessions the address of the client and its program."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = scope.get("client")
-        before = client_address.set(client[0] if client else None)
+        address = client_address.set(client[0] if client else None)
+        agent = client_agent.set(_agent(scope))
         try:
             await self._app(scope, receive, send)
         finally:
-            client_address.reset(before)
+            client_agent.reset(agent)
+            client_address.reset(address)
+
+
+def _agent(scope: Scope) -> str:
+    """The User-Agent header, shortened, without characters that could confuse a terminal."""
+    sent = dict(scope.get("headers", ())).get(b"user-agent", b"").decode("latin-1")
+    return "".join(character for character in sent if character.isprintable())[:LONGEST_AGENT]
 
 
 class BodyTooLarge(HTTPException):

@@ -24,6 +24,8 @@ KEY_PREFIX = "cfk."
 """The text of every API key begins with this."""
 KEY_AUTHOR = "key:"
 """The name of the principal of an API key begins with this."""
+SHORT_ID = 12
+"""Characters of a session's id that are shown."""
 SHORTEST_PASSWORD = 8
 LONGEST_PASSWORD = 1024
 
@@ -98,9 +100,28 @@ def _remedy(right: str) -> str:
     return f"an admin, or an editor with --allow-{right}, may"
 
 
+class UserSource(StrEnum):
+    """Where a user comes from: created here with a password, or known from the identity provider."""
+
+    LOCAL = "local"
+    OIDC = "oidc"
+
+
+class LoginMethod(StrEnum):
+    """How a session began: with a password, through the identity provider in a browser, or with its code for devices."""
+
+    PASSWORD = "password"
+    OIDC = "oidc"
+    DEVICE = "device"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """A person with a password. Each change of the user changes `stamp`, which ends the sessions of older stamps."""
+    """A person. Each change of the user here changes `stamp`, which ends the sessions of older stamps.
+
+    A person of the identity provider has no password but a `subject`, the issuer and the id there; groups decide about
+    the role, which each login and each check at the provider writes anew, without a new stamp.
+    """
 
     name: str
     role: Role
@@ -111,6 +132,8 @@ class User:
     jobs: tuple[str, ...] = ()
     allow_shell: bool = False
     allow_secrets: bool = False
+    source: UserSource = UserSource.LOCAL
+    subject: str = ""
 
     def principal(self, login: str) -> Principal:
         """The user in the session with this id."""
@@ -120,13 +143,31 @@ class User:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """A login: a family of refresh tokens, of which only the latest is valid. `token_hash` is its hash."""
+    """A login: a family of refresh tokens, of which only the latest is valid. `token_hash` is its hash.
+
+    `address` and `agent` are those of the login; `last_used_at` is exact to a few minutes. Sessions of 0.11 have no
+    `created_at`. The provider confirmed the person at `checked_at`, under the settings with the fingerprint `rules`;
+    `grant` is its sealed refresh token, without which the session is short.
+    """
 
     id: str
     user: str
     stamp: str
     token_hash: str
     expires_at: datetime
+    method: LoginMethod = LoginMethod.PASSWORD
+    created_at: datetime | None = None
+    last_used_at: datetime | None = None
+    address: str | None = None
+    agent: str = ""
+    checked_at: datetime | None = None
+    rules: str = ""
+    grant: str = ""
+
+    @property
+    def short_id(self) -> str:
+        """The part of the id that is shown. The whole id is half of the refresh token."""
+        return self.id[:SHORT_ID]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +206,9 @@ class Secret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """A change of the cluster's configuration. `id` begins with the instant, so ids sort by time. `before` and `after`
-    are plain values, None where the object did not exist; `address` is None for a change by the command line.
+    """A change of the cluster's configuration, or a login. `id` begins with the instant in microseconds, as `entry_id`
+    writes it, so ids sort by time. `before` and `after` are plain values, None where the object did not exist;
+    `address` is None for a change by the command line.
     """
 
     id: str
@@ -177,6 +219,11 @@ class AuditEntry:
     before: object = None
     after: object = None
     address: str | None = None
+
+
+def entry_id(at: datetime) -> str:
+    """The beginning of the ids of audit entries at this instant."""
+    return f"{max(0, round(at.timestamp() * 1_000_000)):016}"
 
 
 def check_password(password: str) -> str:

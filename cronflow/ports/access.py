@@ -37,8 +37,17 @@ class SessionStore(Protocol):
     async def get(self, session: str) -> Session | None:
         """The session, which may have expired. None if it has ended."""
 
+    async def find(self, *, user: str | None = None, after: str = "", limit: int = 500) -> list[Session]:
+        """A page ordered by id, starting after `after`: the sessions of a user, or all. Some may have expired."""
+
     async def rotate(self, session: str, old: str, new: str) -> bool:
         """Replace the token hash `old` by `new`. False if `old` is not the current one."""
+
+    async def touch(self, session: str, at: datetime) -> None:
+        """Set `last_used_at`. No effect if the session does not exist."""
+
+    async def confirm(self, session: str, at: datetime, rules: str, grant: str) -> None:
+        """Set `checked_at`, `rules` and `grant`. No effect if the session does not exist."""
 
     async def end(self, session: str) -> None:
         """Delete the session, if it exists."""
@@ -81,11 +90,16 @@ class SecretStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditQuery:
-    """A filter for audit entries, newest first. `before` is the id of the last entry of the previous page."""
+    """A filter for audit entries, newest first. `job` is for the job itself and its runs. `since` is inclusive, `until`
+    exclusive. `before` is the id of the last entry of the previous page.
+    """
 
     by: str | None = None
     action: str | None = None
     target: str | None = None
+    job: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
     before: str | None = None
     limit: int = 100
 
@@ -128,10 +142,19 @@ class RateLimiter(Protocol):
 
 
 class TicketStore(Protocol):
-    """Single-use tickets that open the live stream."""
+    """Single-use tickets that open the live stream, and logins that wait for the identity provider."""
 
     async def put(self, ticket: str, principal: Principal, ttl_s: float) -> None:
         """Store the principal of a ticket. `ticket` is a hash."""
 
     async def take(self, ticket: str) -> Principal | None:
         """Return the principal and delete the ticket. None if it does not exist or has expired."""
+
+    async def put_login(self, key: str, sealed: str, ttl_s: float) -> None:
+        """Store the sealed state of a login that has begun. `key` is a hash."""
+
+    async def get_login(self, key: str) -> str | None:
+        """Its state. None if it does not exist or has expired."""
+
+    async def take_login(self, key: str) -> str | None:
+        """Return its state and delete it: of concurrent callers one gets it."""

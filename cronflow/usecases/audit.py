@@ -17,13 +17,15 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from cronflow.domain.access import AuditEntry
+from cronflow.domain.access import AuditEntry, entry_id
 from cronflow.domain.events import Event
 from cronflow.domain.secret import HIDDEN
 from cronflow.ports import AuditStore, Clock, EventSink, discard_event
 
 client_address: ContextVar[str | None] = ContextVar("client_address", default=None)
 """The address of the client whose request is being handled; None outside a request."""
+client_agent: ContextVar[str] = ContextVar("client_agent", default="")
+"""The program of the client, from its User-Agent header."""
 
 _count = itertools.count()
 _SENSITIVE = re.compile(
@@ -93,7 +95,7 @@ class Auditor:
         await self._audit.append(self._entries(by, changes, now))
 
     def _entries(self, by: str, changes: Sequence[Changed], now: datetime) -> list[AuditEntry]:
-        stamp = f"{round(now.timestamp() * 1_000_000):016}"
+        stamp = entry_id(now)
         return [
             AuditEntry(
                 # The counter keeps entries of the same instant in order.

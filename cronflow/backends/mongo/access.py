@@ -1,7 +1,7 @@
 """Users, sessions, API keys, secrets and the audit log, each by name or id.
 
 Reading the database grants no access: passwords, tokens and keys are stored as hashes, secrets are sealed, and audit
-entries are masked.
+entries are masked. The refresh tokens of the identity provider are sealed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import orjson
 
 from cronflow.backends import codec
 from cronflow.backends.mongo.database import Document, MongoDatabase, NamedCollection
-from cronflow.domain.access import ApiKey, AuditEntry, Secret, Session, User
+from cronflow.domain.access import ApiKey, AuditEntry, LoginMethod, Secret, Session, User, UserSource, entry_id
 from cronflow.ports import AuditQuery
 
 
@@ -42,18 +42,26 @@ class MongoSessionStore(NamedCollection):
     collection = "sessions"
 
     async def create(self, session: Session) -> None:
-        await self.insert(
-            {
-                "_id": session.id,
-                "user": session.user,
-                "stamp": session.stamp,
-                "token_hash": session.token_hash,
-                "expires_at": session.expires_at,
-            }
-        )
+        await self.insert(_session_document(session))
 
     async def get(self, session: str) -> Session | None:
         return await self.one(session, _session)
+
+    async def find(self, *, user: str | None = None, after: str = "", limit: int = 500) -> list[Session]:
+        filters: dict[str, object] = {"_id": {"$gt": after}} if user is None else {"user": user, "_id": {"$gt": after}}
+        async with self._database.translated():
+            found = await self._documents.find(filters).sort("_id", 1).limit(limit).to_list(None)
+        return [_session(document) for document in found]
+
+    async def touch(self, session: str, at: datetime) -> None:
+        await self._set(session, {"last_used_at": at})
+
+    async def confirm(self, session: str, at: datetime, rules: str, grant: str) -> None:
+        await self._set(session, {"checked_at": at, "rules": rules, "grant": grant})
+
+    async def _set(self, session: str, fields: dict[str, object]) -> None:
+        async with self._database.translated():
+            await self._documents.update_one({"_id": session}, {"$set": fields})
 
     async def rotate(self, session: str, old: str, new: str) -> bool:
         async with self._database.translated():
@@ -123,8 +131,18 @@ class MongoAuditStore:
     async def find(self, query: AuditQuery) -> list[AuditEntry]:
         asked = {"by": query.by, "action": query.action, "target": query.target}
         filters: dict[str, object] = {field: value for field, value in asked.items() if value is not None}
-        if query.before is not None:
-            filters["_id"] = {"$lt": query.before}
+        if query.job is not None:
+            # All runs of a job, whose ids go on with `@` and then a digit or a word.
+            runs = {"$gte": f"run:{query.job}@", "$lt": f"run:{query.job}A"}
+            filters["$or"] = [{"target": f"job:{query.job}"}, {"target": runs}]
+        ends = [query.before] if query.before is not None else []
+        if query.until is not None:
+            ends.append(entry_id(query.until))
+        bounds = {"$lt": min(ends)} if ends else {}
+        if query.since is not None:
+            bounds["$gte"] = entry_id(query.since)
+        if bounds:
+            filters["_id"] = bounds
         async with self._database.translated():
             found = await self._audit.find(filters).sort("_id", -1).limit(query.limit).to_list(None)
         return [_entry(document) for document in found]
@@ -141,6 +159,7 @@ def _user_document(user: User) -> dict[str, Any]:
         "stamp": user.stamp,
         "created_at": user.created_at,
         "enabled": user.enabled,
+        **({} if user.source is UserSource.LOCAL else {"source": user.source.value, "subject": user.subject}),
     }
 
 
@@ -152,7 +171,27 @@ def _user(document: Document) -> User:
         stamp=document["stamp"],
         created_at=document["created_at"],
         enabled=document["enabled"],
+        source=UserSource(document.get("source", UserSource.LOCAL)),
+        subject=document.get("subject", ""),
     )
+
+
+def _session_document(session: Session) -> dict[str, Any]:
+    return {
+        "_id": session.id,
+        "user": session.user,
+        "stamp": session.stamp,
+        "token_hash": session.token_hash,
+        "expires_at": session.expires_at,
+        "method": session.method.value,
+        "created_at": session.created_at,
+        "last_used_at": session.last_used_at,
+        "address": session.address,
+        "agent": session.agent,
+        "checked_at": session.checked_at,
+        "rules": session.rules,
+        "grant": session.grant,
+    }
 
 
 def _session(document: Document) -> Session:
@@ -162,6 +201,14 @@ def _session(document: Document) -> Session:
         stamp=document["stamp"],
         token_hash=document["token_hash"],
         expires_at=document["expires_at"],
+        method=LoginMethod(document.get("method", LoginMethod.PASSWORD)),
+        created_at=document.get("created_at"),
+        last_used_at=document.get("last_used_at"),
+        address=document.get("address"),
+        agent=document.get("agent", ""),
+        checked_at=document.get("checked_at"),
+        rules=document.get("rules", ""),
+        grant=document.get("grant", ""),
     )
 
 

@@ -165,8 +165,12 @@ INDEXES = {
         # The clean-up: old joins.
         IndexModel([("written_at", ASCENDING)], name="age"),
     ],
-    # MongoDB deletes expired sessions.
-    "sessions": [IndexModel([("expires_at", ASCENDING)], name="expired", expireAfterSeconds=0)],
+    "sessions": [
+        # MongoDB deletes expired sessions.
+        IndexModel([("expires_at", ASCENDING)], name="expired", expireAfterSeconds=0),
+        # Lists: the sessions of a user.
+        IndexModel([("user", ASCENDING), ("_id", ASCENDING)], name="of_user"),
+    ],
     # Lists: events by kind.
     "events": [IndexModel([("kind", ASCENDING), ("_id", ASCENDING)], name="kinds")],
     "notices": [

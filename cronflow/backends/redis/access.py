@@ -47,3 +47,16 @@ class RedisTicketStore(RedisAdapter):
         found = orjson.loads(text)
         read = {"reads_all": found.get("reads_all", False), "login": found.get("login", "")}
         return Principal(found["name"], **read, **codec.rights(found))
+
+    async def put_login(self, key: str, sealed: str, ttl_s: float) -> None:
+        await self._redis.command("SET", self._keys.login(key), sealed, "PX", round(ttl_s * 1000))
+
+    async def get_login(self, key: str) -> str | None:
+        return _text(await self._redis.command("GET", self._keys.login(key)))
+
+    async def take_login(self, key: str) -> str | None:
+        return _text(await self._redis.command("GETDEL", self._keys.login(key)))
+
+
+def _text(found: bytes | str | None) -> str | None:
+    return found.decode() if isinstance(found, bytes) else found

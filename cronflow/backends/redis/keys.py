@@ -97,6 +97,10 @@ class RedisKeys:
         """String with a TTL: the principal of a ticket."""
         return f"{self.prefix}ticket:{ticket}"
 
+    def login(self, key: str) -> str:
+        """String with a TTL: the sealed state of a login that waits for the identity provider."""
+        return f"{self.prefix}login:{key}"
+
     @property
     def builder(self) -> str:
         """String with a TTL: the process that builds the ticks of the live stream."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from operator import attrgetter
 
-from cronflow.domain.access import ApiKey, AuditEntry, Principal, Secret, Session, User
+from cronflow.domain.access import ApiKey, AuditEntry, Principal, Secret, Session, User, entry_id
 from cronflow.ports import AuditQuery
 from cronflow.testing.memory.coordination import RedisPort
 from cronflow.testing.memory.documents import DocumentPort, NamedStore
@@ -24,6 +24,19 @@ class MemorySessionStore(DocumentPort, port="sessions"):
 
     async def get(self, session: str) -> Session | None:
         return self.documents.sessions.get(session)
+
+    async def find(self, *, user: str | None = None, after: str = "", limit: int = 500) -> list[Session]:
+        return self.documents.sessions.page(
+            attrgetter("id"), lambda session: user in (None, session.user), after=after, limit=limit
+        )
+
+    async def touch(self, session: str, at: datetime) -> None:
+        self.documents.sessions.replace_if(session, lambda _: True, lambda one: replace(one, last_used_at=at))
+
+    async def confirm(self, session: str, at: datetime, rules: str, grant: str) -> None:
+        self.documents.sessions.replace_if(
+            session, lambda _: True, lambda one: replace(one, checked_at=at, rules=rules, grant=grant)
+        )
 
     async def rotate(self, session: str, old: str, new: str) -> bool:
         return self.documents.sessions.replace_if(
@@ -69,6 +82,9 @@ class MemoryAuditStore(DocumentPort, port="audit"):
                 query.by in (None, entry.by)
                 and query.action in (None, entry.action)
                 and query.target in (None, entry.target)
+                and (query.job is None or is_about(entry.target, query.job))
+                and (query.since is None or entry.id >= entry_id(query.since))
+                and (query.until is None or entry.id < entry_id(query.until))
             ),
             after=query.before,
             limit=query.limit,
@@ -78,6 +94,11 @@ class MemoryAuditStore(DocumentPort, port="audit"):
     async def keep(self, retention: timedelta) -> None:
         oldest = self.clock.now() - retention
         self.documents.audit.delete_where(lambda entry: entry.at < oldest)
+
+
+def is_about(target: str, job: str) -> bool:
+    """Whether the target of an entry is the job, or one of its runs."""
+    return target == f"job:{job}" or target.startswith(f"run:{job}@")
 
 
 class MemoryRateLimiter(RedisPort, port="limiter"):
@@ -128,3 +149,14 @@ class MemoryTicketStore(RedisPort, port="tickets"):
     async def take(self, ticket: str) -> Principal | None:
         principal, until = self.memory.tickets.pop(ticket, (None, 0.0))
         return principal if self.clock.monotonic() < until else None
+
+    async def put_login(self, key: str, sealed: str, ttl_s: float) -> None:
+        self.memory.logins[key] = sealed, self.clock.monotonic() + ttl_s
+
+    async def get_login(self, key: str) -> str | None:
+        sealed, until = self.memory.logins.get(key, (None, 0.0))
+        return sealed if self.clock.monotonic() < until else None
+
+    async def take_login(self, key: str) -> str | None:
+        sealed, until = self.memory.logins.pop(key, (None, 0.0))
+        return sealed if self.clock.monotonic() < until else None

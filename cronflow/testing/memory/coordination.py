@@ -39,6 +39,7 @@ class Memory:
         self.full_at: dict[str, float] = {}
         self.attempts: dict[str, tuple[int, float, float]] = {}
         self.tickets: dict[str, tuple[Principal, float]] = {}
+        self.logins: dict[str, tuple[str, float]] = {}
         self.config = RedisConfig(eviction=NO_EVICTION, durable=False)
         self.flush()
 
