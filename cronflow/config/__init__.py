@@ -8,8 +8,19 @@ Older names still work, except `SCHEDULER_NODE`, which is refused: it said wheth
 and here every node can lead. It cannot serve as a node name, because all workers would share it.
 """
 
+from cronflow.config.oidc import OidcConfig, oidc_config
 from cronflow.config.settings import Credentials, Settings, credentials, describe
 from cronflow.config.sources import load_settings, remove_settings
 from cronflow.config.weakness import weaknesses
 
-__all__ = ["Credentials", "Settings", "credentials", "describe", "load_settings", "remove_settings", "weaknesses"]
+__all__ = [
+    "Credentials",
+    "OidcConfig",
+    "Settings",
+    "credentials",
+    "describe",
+    "load_settings",
+    "oidc_config",
+    "remove_settings",
+    "weaknesses",
+]

@@ -25,6 +25,7 @@ from cronflow.domain.backfill import BackfillRate
 from cronflow.domain.durations import format_duration
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import Retry
+from cronflow.domain.single_sign_on import GroupRole
 
 LEADER_RENEW = timedelta(seconds=15)
 HEARTBEAT = timedelta(seconds=5)
@@ -185,6 +186,33 @@ class Settings:
     """Argon2id hash of the password."""
     jwt_secret: str | None = _hidden(values.signing_secret)
     """Secret that signs access tokens, at least 32 bytes, the same for every API. The API requires it."""
+    password_login: bool = _setting(True, values.flag)
+    """Whether users may log in with passwords. `false`: only the admin of the settings may, and all others log in
+    through the identity provider.
+    """
+    oidc_issuer: str | None = _setting(None, values.issuer)
+    """Address of the identity provider for single sign-on, exactly as it names itself, such as
+    `https://id.example.com/realms/work`. It requires `OIDC_CLIENT_ID`, `OIDC_ROLES` and `PUBLIC_URL`.
+    """
+    oidc_client_id: str | None = _setting(None, values.line)
+    """The id of CronFlow at the identity provider."""
+    oidc_client_secret: str | None = _hidden(values.secret_line)
+    """The secret of CronFlow there. Unset, also without the file: CronFlow is a public client."""
+    oidc_client_secret_file: Path | None = _setting(None, values.folder)
+    """File with the secret."""
+    oidc_scopes: tuple[str, ...] = _setting("openid, profile, email", values.scopes)
+    """What CronFlow asks the identity provider for. Many need `offline_access`, so that logins last longer than an
+    hour, and some need `groups`.
+    """
+    oidc_groups_claim: str = _setting("groups", values.line)
+    """The claim with the groups of a person, such as `roles` or `realm_access.roles`."""
+    oidc_roles: tuple[GroupRole, ...] = _setting((), values.group_roles)
+    """The role of each group, such as `cronflow-admins=admin, payroll=editor:payroll-*`. The highest role counts, and
+    people in no such group are refused. Editors may have patterns of jobs, separated by spaces, and rights:
+    `ops=editor+shell+secrets`.
+    """
+    oidc_name: str = _setting("single sign-on", values.line)
+    """What the button on the login page says: Sign in with …."""
     secrets_key: tuple[bytes, ...] | None = _hidden(values.sealing_keys)
     """Key that seals secrets: 32 bytes in base64, the same for the API and all nodes. With several keys, separated by
     commas, the first one seals.
@@ -254,7 +282,7 @@ def shown(value: object) -> str:
         case time():
             return f"{value:%H:%M}"
         case tuple():
-            return ", ".join(value) or "none"
+            return ", ".join(map(str, value)) or "none"
         case str() if "://" in value:
             return values.masked(value)
     return str(value)
@@ -305,7 +333,7 @@ def secrets_of(settings: Settings) -> frozenset[str]:
         value = getattr(settings, name)
         if value is not None and "hidden" in field_.metadata:
             found |= {value} if isinstance(value, str) else {base64.b64encode(key).decode() for key in value}
-    for file in (settings.admin_password_file, settings.api_key_file):
+    for file in (settings.admin_password_file, settings.api_key_file, settings.oidc_client_secret_file):
         try:
             found.add("" if file is None else file.read_text("utf-8").strip())
         except (OSError, UnicodeDecodeError):
@@ -319,10 +347,14 @@ def secrets_of(settings: Settings) -> frozenset[str]:
 
 
 def _password_in(file: Path) -> str:
+    return values.password(text_in(file))
+
+
+def text_in(file: Path) -> str:
+    """The text of a file with a secret, without the white space around it. Raises InvalidInput."""
     try:
-        text = file.read_text("utf-8")
+        return file.read_text("utf-8").strip()
     except OSError as error:
         raise InvalidInput(f"{file} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise InvalidInput(f"{file} is not UTF-8") from None
-    return values.password(text)

@@ -23,11 +23,13 @@ from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import check_name
 from cronflow.domain.limits import check_user, parse_size
 from cronflow.domain.schedule.zones import find_zone
+from cronflow.domain.single_sign_on import GroupRole, parse_group_role
 
 Reader = Callable[[object], Any]
 
 SHORTEST_SIGNING_SECRET = 32
 SEALING_KEY_BYTES = 32
+LONGEST_LINE = 200
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\],\s]+)(:[0-9]{1,5})?")
 _NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?")
@@ -186,6 +188,59 @@ def origins(value: object) -> tuple[str, ...]:
         if not re.fullmatch(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?", origin):
             raise InvalidInput(Problem("", f"{origin!r} is not an origin", "write such as https://ops.example.com"))
     return found
+
+
+def line(value: object) -> str:
+    """A short line of text."""
+    text = value.strip() if isinstance(value, str) else ""
+    if not 0 < len(text) <= LONGEST_LINE or not text.isprintable():
+        raise InvalidInput(f"expected a line of at most {LONGEST_LINE} characters, got {got(value)}")
+    return text
+
+
+def issuer(value: object) -> str:
+    """The address of an identity provider: https, or plain http on this machine. It is kept as it is written, because
+    it is compared with the one in tokens.
+    """
+    text = url("https", "http", example="https://id.example.com")(value)
+    host = _HOST.match(text.partition("://")[2])
+    is_local = host is not None and host[1] in ("127.0.0.1", "localhost", "[::1]")
+    if text.startswith("http://") and not is_local:
+        remedy = "use https://; plain http lets others on the network log in as anyone"
+        raise InvalidInput(Problem("", "the identity provider must use https", remedy))
+    if "?" in text or "#" in text or "@" in text:
+        raise InvalidInput(Problem("", "an issuer has no user, query or fragment", "write it like the provider does"))
+    return str(text)
+
+
+def scopes(value: object) -> tuple[str, ...]:
+    """Scopes of OAuth, separated by commas or spaces."""
+    found = words(value.replace(" ", ",") if isinstance(value, str) else value)
+    for scope in found:
+        if not re.fullmatch(r"[\x21\x23-\x5b\x5d-\x7e]{1,200}", scope):
+            raise InvalidInput(Problem("", f"{scope[:50]!r} is not a scope", "such as openid profile email groups"))
+    return found
+
+
+def group_roles(value: object) -> tuple[GroupRole, ...]:
+    """Groups with their roles. All problems are reported."""
+    found, problems = [], []
+    for text in words(value):
+        try:
+            found.append(parse_group_role(text))
+        except InvalidInput as error:
+            problems += error.problems
+    if problems:
+        raise InvalidInput(problems)
+    return tuple(found)
+
+
+def secret_line(value: object) -> str:
+    """The secret of a client. Errors never show it."""
+    text = _unshown(value)
+    if not re.fullmatch(r"[\x20-\x7e]{1,1000}", text):
+        raise InvalidInput(Problem("", "is no secret of a client", "copy it from the identity provider"))
+    return text
 
 
 def password(value: object) -> str:
