@@ -30,23 +30,27 @@ from cronflow.api.routes import (
     recovery,
     runs,
     schedule_load,
+    sessions,
+    single_sign_on,
 )
 from cronflow.api.stream import Stream, add_stream
 from cronflow.ports import Exposition
 from cronflow.usecases import UseCases
 from cronflow.usecases.logins import Logins
+from cronflow.usecases.single_sign_on import SingleSignOn
 
 
 def create_api(
     service: UseCases,
     gate: Gate,
     deployment: Deployment | None = None,
-    sessions: Logins | None = None,
+    logged_in: Logins | None = None,
     stream: Stream | None = None,
     exposition: Exposition | None = None,
+    sign_in: SingleSignOn | None = None,
 ) -> FastAPI:
-    """The application over one service, for requests that the gate admits. Without `sessions` there is no login,
-    without `stream` no live stream, without `exposition` no `/metrics`.
+    """The application over one service, for requests that the gate admits. Without `logged_in` there is no login,
+    without `sign_in` no single sign-on, without `stream` no live stream, without `exposition` no `/metrics`.
     """
     deployment = deployment or Deployment()
     api = FastAPI(
@@ -58,7 +62,7 @@ def create_api(
         generate_unique_id_function=lambda route: route.name,
     )
     api.state.service, api.state.gate, api.state.deployment = service, gate, deployment
-    api.state.logins = sessions
+    api.state.logins, api.state.single_sign_on = logged_in, sign_in
     problems.install(api)
     # Logs before runs: the path of a run would match theirs.
     for group in (jobs, schedule_load, pauses, logs, runs, backfills, cluster, recovery, calendars, limits, alerts):
@@ -75,7 +79,8 @@ def create_api(
         management.audit,
     ):
         api.include_router(router)
-    api.include_router(logins.router)
+    for router in (logins.router, single_sign_on.router, sessions.router):
+        api.include_router(router)
     if deployment.chaos is not None:
         api.include_router(chaos.router)
     if stream is not None:

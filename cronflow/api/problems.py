@@ -29,6 +29,7 @@ from cronflow.domain.errors import (
     Problem,
     TooSoon,
 )
+from cronflow.domain.single_sign_on import SignInRefused
 from cronflow.schemas import Schema
 
 MEDIA_TYPE = "application/problem+json"
@@ -114,6 +115,13 @@ async def _not_allowed(_: Request, error: Exception) -> Response:
     return problem(403, str(error))
 
 
+async def _not_admitted(request: Request, error: Exception) -> Response:
+    assert isinstance(error, SignInRefused)
+    # A person who is known and has no access, or an answer that proves nothing.
+    is_known = error.reason in ("no_role", "disabled", "name", "passwords")
+    return problem(403, str(error)) if is_known else await _not_authenticated(request, error)
+
+
 async def _not_found(_: Request, error: Exception) -> Response:
     assert isinstance(error, NotFound)
     return problem(404, str(error), missing=error)
@@ -190,6 +198,7 @@ _HANDLERS: Mapping[type[Exception], Any] = {
     Unreadable: _unreadable,
     ClientDisconnect: _gone,
     TooSoon: _too_soon,
+    SignInRefused: _not_admitted,
     BackendUnavailable: _unavailable,
     HTTPException: _http,
     Exception: _failed,

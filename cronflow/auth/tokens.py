@@ -37,8 +37,8 @@ class AccessTokens:
         self._audience = audience
         self._clock = clock
 
-    def make(self, claims: Claims) -> str:
-        """A token for the next ACCESS_S seconds."""
+    def make(self, claims: Claims, lasts_s: int = ACCESS_S) -> str:
+        """A token for the next seconds."""
         now = int(self._clock.now().timestamp())
         content = {
             "iss": ISSUER,
@@ -47,7 +47,7 @@ class AccessTokens:
             "sid": claims.session,
             "jti": secrets.token_hex(16),
             "iat": now,
-            "exp": now + ACCESS_S,
+            "exp": now + lasts_s,
         }
         return jwt.encode(content, self._secret, ALGORITHM)
 

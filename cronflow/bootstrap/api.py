@@ -26,6 +26,7 @@ from cronflow.bootstrap.parts import (
     writing_events,
 )
 from cronflow.bootstrap.shutdown import ShutdownSignals
+from cronflow.bootstrap.sign_in import sign_in_parts
 from cronflow.circuit_breaker import breaker_figures
 from cronflow.config import Settings, credentials, weaknesses
 from cronflow.domain import metrics
@@ -124,7 +125,16 @@ async def api_application(
     credential = given.password_hash or given.password or ""
     admin = settings_admin(given.admin, password_hash, given.jwt_secret, credential)
     tokens = AccessTokens(given.jwt_secret, settings.namespace, clock)
-    logins = Logins(backends, clock, tokens, admin, service.passwords)
+    oidc = sign_in_parts(settings, backends, clock, given.jwt_secret)
+    logins = Logins(
+        backends,
+        clock,
+        tokens,
+        admin,
+        service.passwords,
+        people=None if oidc is None else oidc.people,
+        passwords_for_all=settings.password_login,
+    )
     gate = TokenGate(logins, service.keys, backends.limiter)
     deployment = Deployment(
         namespace=settings.namespace,
@@ -139,7 +149,15 @@ async def api_application(
     meter.read(metrics.STREAM_SOCKETS, lambda: stream.connected)
     register_cluster_metrics(meter, hub)
     exposition = meter if settings.metrics_port is None else None
-    api = create_api(service, gate, deployment, logins, stream, exposition)
+    api = create_api(
+        service,
+        gate,
+        deployment,
+        logins,
+        stream,
+        exposition,
+        None if oidc is None else oidc.single_sign_on(backends, clock, logins),
+    )
     app = guarded(WithPage(api, Page()), origins=settings.allow_origins, proxies=settings.trusted_proxies)
     return Measured(app, meter)
 

@@ -10,7 +10,15 @@ from cronflow.client.calls import PAGE, Call, get, given, instant, page_size, pa
 
 if TYPE_CHECKING:
     from cronflow.client.aio import AsyncClient
-    from cronflow.schemas.access import AuditSchema, KeySchema, NewKeySchema, SecretSchema, SecretSetSchema, UserSchema
+    from cronflow.schemas.access import (
+        AuditSchema,
+        KeySchema,
+        NewKeySchema,
+        SecretSchema,
+        SecretSetSchema,
+        SessionSchema,
+        UserSchema,
+    )
     from cronflow.schemas.alerts import AlertSchema, AnswerSchema, NotificationSchema
     from cronflow.schemas.calendars import (
         AppliedCalendarSchema,
@@ -156,6 +164,26 @@ class Users:
         await self._client.send(Call("DELETE", path_of("users", name)))
 
 
+class Sessions:
+    """Who is logged in."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    def list(self, *, user: str | None = None) -> AsyncIterator[SessionSchema]:
+        """The sessions of a user, or of all for an admin and your own otherwise."""
+        return self._client.pages(get(path_of("sessions"), user=user, limit=PAGE))
+
+    async def revoke(self, id: str) -> None:  # noqa: A002
+        """Revoke a session; 404 for those of others, unless you are an admin."""
+        await self._client.send(Call("DELETE", path_of("sessions", id)))
+
+    async def revoke_all(self, user: str) -> Sequence[SessionSchema]:
+        """Revoke all sessions of a user, and return them."""
+        found = await self._client.send(Call("DELETE", path_of("sessions"), params={"user": user}))
+        return found["sessions"]
+
+
 class Keys:
     """API keys."""
 
@@ -217,8 +245,12 @@ class Audit:
         by: str | None = None,
         action: str | None = None,
         target: str | None = None,
+        job: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[AuditSchema]:
-        """Who changed what, the newest first; at most `limit`."""
-        call = get(path_of("audit"), by=by, action=action, target=target, limit=page_size(limit))
+        """Who changed what, the newest first; at most `limit`. `job` is for a job and its runs."""
+        when = {"since": instant(since), "until": instant(until)}
+        call = get(path_of("audit"), by=by, action=action, target=target, job=job, **when, limit=page_size(limit))
         return self._client.pages(call, limit)

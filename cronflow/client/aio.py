@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import httpx2
 
-from cronflow.client.admin import Alerts, Audit, Calendars, Keys, NamedLimits, Secrets, Users
+from cronflow.client.admin import Alerts, Audit, Calendars, Keys, NamedLimits, Secrets, Sessions, Users
 from cronflow.client.calls import (
     PAGE,
     PATIENCE_S,
@@ -30,7 +30,13 @@ from cronflow.client.calls import (
 )
 
 if TYPE_CHECKING:
-    from cronflow.schemas.access import PrincipalSchema
+    from cronflow.schemas.access import (
+        DeviceLoginSchema,
+        LoginOptionsSchema,
+        LoopbackLoginSchema,
+        PendingLoginSchema,
+        PrincipalSchema,
+    )
     from cronflow.schemas.backfills import BackfillSchema
     from cronflow.schemas.cluster import (
         ClusterSchema,
@@ -95,6 +101,7 @@ class AsyncClient:
         self.users = Users(self)
         self.keys = Keys(self)
         self.secrets = Secrets(self)
+        self.sessions = Sessions(self)
         self.audit = Audit(self)
 
     async def __aenter__(self) -> Self:
@@ -112,6 +119,37 @@ class AsyncClient:
         """Get tokens for a user; the client renews them automatically."""
         body = {"username": username, "password": password}
         self.tokens = _tokens(await self.send(Call("POST", path_of("auth", "token"), body=body)))
+        return self.tokens
+
+    async def login_options(self) -> LoginOptionsSchema:
+        """How people can log in."""
+        return await self.send(get(path_of("auth", "options")))
+
+    async def start_device_login(self) -> DeviceLoginSchema:
+        """Begin a login with a code that is entered in a browser; 404 when the identity provider does not offer it."""
+        return await self.send(Call("POST", path_of("auth", "oidc", "device")))
+
+    async def poll_device_login(self, handle: str) -> Tokens | PendingLoginSchema:
+        """The tokens once the code was entered, which the client uses from then on."""
+        return self._admitted(
+            await self.send(Call("POST", path_of("auth", "oidc", "device", "token"), body={"handle": handle}))
+        )
+
+    async def start_loopback_login(self, port: int) -> LoopbackLoginSchema:
+        """Begin a login in a browser of this machine, whose answer arrives at this port."""
+        return await self.send(Call("POST", path_of("auth", "oidc", "loopback"), body={"port": port}))
+
+    async def finish_loopback_login(self, handle: str, state: str, code: str, iss: str | None = None) -> Tokens:
+        """The tokens for the answer, which the client uses from then on."""
+        body = given(handle=handle, state=state, code=code, iss=iss)
+        found = self._admitted(await self.send(Call("POST", path_of("auth", "oidc", "loopback", "token"), body=body)))
+        assert isinstance(found, Tokens)
+        return found
+
+    def _admitted(self, answer: Any) -> Tokens | PendingLoginSchema:
+        if "access_token" not in answer:
+            return answer
+        self.tokens = _tokens(answer)
         return self.tokens
 
     async def logout(self) -> None:

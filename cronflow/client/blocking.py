@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import httpx2
 
-from cronflow.client.admin_blocking import Alerts, Audit, Calendars, Keys, NamedLimits, Secrets, Users
+from cronflow.client.admin_blocking import Alerts, Audit, Calendars, Keys, NamedLimits, Secrets, Sessions, Users
 from cronflow.client.calls import (
     PAGE,
     PATIENCE_S,
@@ -31,7 +31,13 @@ from cronflow.client.calls import (
 )
 
 if TYPE_CHECKING:
-    from cronflow.schemas.access import PrincipalSchema
+    from cronflow.schemas.access import (
+        DeviceLoginSchema,
+        LoginOptionsSchema,
+        LoopbackLoginSchema,
+        PendingLoginSchema,
+        PrincipalSchema,
+    )
     from cronflow.schemas.backfills import BackfillSchema
     from cronflow.schemas.cluster import (
         ClusterSchema,
@@ -96,6 +102,7 @@ class Client:
         self.users = Users(self)
         self.keys = Keys(self)
         self.secrets = Secrets(self)
+        self.sessions = Sessions(self)
         self.audit = Audit(self)
 
     def __enter__(self) -> Self:
@@ -113,6 +120,37 @@ class Client:
         """Get tokens for a user; the client renews them automatically."""
         body = {"username": username, "password": password}
         self.tokens = _tokens(self.send(Call("POST", path_of("auth", "token"), body=body)))
+        return self.tokens
+
+    def login_options(self) -> LoginOptionsSchema:
+        """How people can log in."""
+        return self.send(get(path_of("auth", "options")))
+
+    def start_device_login(self) -> DeviceLoginSchema:
+        """Begin a login with a code that is entered in a browser; 404 when the identity provider does not offer it."""
+        return self.send(Call("POST", path_of("auth", "oidc", "device")))
+
+    def poll_device_login(self, handle: str) -> Tokens | PendingLoginSchema:
+        """The tokens once the code was entered, which the client uses from then on."""
+        return self._admitted(
+            self.send(Call("POST", path_of("auth", "oidc", "device", "token"), body={"handle": handle}))
+        )
+
+    def start_loopback_login(self, port: int) -> LoopbackLoginSchema:
+        """Begin a login in a browser of this machine, whose answer arrives at this port."""
+        return self.send(Call("POST", path_of("auth", "oidc", "loopback"), body={"port": port}))
+
+    def finish_loopback_login(self, handle: str, state: str, code: str, iss: str | None = None) -> Tokens:
+        """The tokens for the answer, which the client uses from then on."""
+        body = given(handle=handle, state=state, code=code, iss=iss)
+        found = self._admitted(self.send(Call("POST", path_of("auth", "oidc", "loopback", "token"), body=body)))
+        assert isinstance(found, Tokens)
+        return found
+
+    def _admitted(self, answer: Any) -> Tokens | PendingLoginSchema:
+        if "access_token" not in answer:
+            return answer
+        self.tokens = _tokens(answer)
         return self.tokens
 
     def logout(self) -> None:

@@ -20,6 +20,7 @@ from cronflow.client.local_admin import (
     LocalKeys,
     LocalLimits,
     LocalSecrets,
+    LocalSessions,
     LocalUsers,
     Resource,
     page_size,
@@ -131,6 +132,7 @@ class LocalClient:
         self.users = LocalUsers(self)
         self.keys = LocalKeys(self)
         self.secrets = LocalSecrets(self)
+        self.sessions = LocalSessions(self)
         self.audit = LocalAudit(self)
 
     async def follow(self, *topics: str, tail: int = 0) -> AsyncGenerator[StreamMessage, None]:

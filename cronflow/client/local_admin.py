@@ -5,6 +5,7 @@ all resources.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,10 +18,12 @@ from cronflow.schemas.access import (
     NewKeySchema,
     SecretSchema,
     SecretSetSchema,
+    SessionSchema,
     UserSchema,
     audit_schema,
     key_schema,
     secret_schema,
+    session_schema,
     user_schema,
 )
 from cronflow.schemas.alerts import (
@@ -180,6 +183,24 @@ class LocalUsers(Resource):
         await self._service.users.delete(name, by=self._by)
 
 
+class LocalSessions(Resource):
+    def list(self, *, user: str | None = None) -> AsyncIterator[SessionSchema]:
+        sessions = self._service.sessions
+        return paged(
+            lambda after, size: sessions.find(user=user, after=after, limit=size),
+            "",
+            lambda session: session.id,
+            session_schema,
+            None,
+        )
+
+    async def revoke(self, id: str) -> None:  # noqa: A002
+        await self._service.sessions.revoke(await self._service.sessions.get(id), by=self._by)
+
+    async def revoke_all(self, user: str) -> Sequence[SessionSchema]:
+        return [session_schema(one) for one in await self._service.sessions.revoke_all(user, by=self._by)]
+
+
 class LocalKeys(Resource):
     def list(self) -> AsyncIterator[KeySchema]:
         return _by_name(self._service.keys.find, key_schema)
@@ -227,12 +248,14 @@ class LocalAudit(Resource):
         by: str | None = None,
         action: str | None = None,
         target: str | None = None,
+        job: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[AuditSchema]:
+        asked = AuditQuery(by=by, action=action, target=target, job=job, since=since, until=until)
         return paged(
-            lambda before, size: self._service.backends.audit.find(
-                AuditQuery(by=by, action=action, target=target, before=before, limit=size)
-            ),
+            lambda before, size: self._service.backends.audit.find(replace(asked, before=before, limit=size)),
             None,
             lambda entry: entry.id,
             audit_schema,

@@ -198,7 +198,7 @@ class Settings:
     """The id of CronFlow at the identity provider."""
     oidc_client_secret: str | None = _hidden(values.secret_line)
     """The secret of CronFlow there. Unset, also without the file: CronFlow is a public client."""
-    oidc_client_secret_file: Path | None = _setting(None, values.folder)
+    oidc_client_secret_file: Path | None = _setting(None, values.folder, shown=False)
     """File with the secret."""
     oidc_scopes: tuple[str, ...] = _setting("openid, profile, email", values.scopes)
     """What CronFlow asks the identity provider for. Many need `offline_access`, so that logins last longer than an

@@ -224,7 +224,8 @@ def scopes(value: object) -> tuple[str, ...]:
 
 def group_roles(value: object) -> tuple[GroupRole, ...]:
     """Groups with their roles. All problems are reported."""
-    found, problems = [], []
+    found: list[GroupRole] = []
+    problems: list[Problem] = []
     for text in words(value):
         try:
             found.append(parse_group_role(text))

@@ -108,9 +108,9 @@ class UserSource(StrEnum):
 
 
 class LoginMethod(StrEnum):
-    """How a session began: with a password, through the identity provider in a browser, or with its code for devices."""
+    """How a session began: with a password, or through the identity provider, by a browser or a code for devices."""
 
-    PASSWORD = "password"
+    PASSWORD = "password"  # noqa: S105  a word
     OIDC = "oidc"
     DEVICE = "device"
 

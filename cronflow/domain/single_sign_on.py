@@ -113,9 +113,7 @@ def person_name(claims: Mapping[str, object]) -> str:
         name = claim.strip().lower()
         if _NAME.fullmatch(name):
             return f"{PERSON_PREFIX}{name}"
-    raise SignInRefused(
-        "invalid", "the identity provider sent no name that can be used: no preferred_username or email"
-    )
+    raise SignInRefused("invalid", "the identity provider sent no usable name (preferred_username or email)")
 
 
 def _candidates(claims: Mapping[str, object]) -> Iterable[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-from cronflow.domain.access import ApiKey, AuditEntry, Principal, Role, Secret, User
+from cronflow.domain.access import ApiKey, AuditEntry, LoginMethod, Principal, Role, Secret, Session, User, UserSource
 from cronflow.schemas import Schema, iso, optional_iso
 
 
@@ -24,6 +24,61 @@ class TokensSchema(AccessSchema):
 
     refresh_token: str
     """Exchange it once for new tokens."""
+
+
+class SignInSchema(Schema):
+    """Single sign-on."""
+
+    name: str
+    """What the button says: Sign in with …."""
+    url: str
+    """The address that a browser opens."""
+
+
+class LoginOptionsSchema(Schema):
+    """How people can log in."""
+
+    password: bool
+    """Whether users have passwords; if not, only the admin of the settings has one."""
+    single_sign_on: SignInSchema | None
+    """Single sign-on; null: it is not configured."""
+
+
+class DeviceLoginSchema(Schema):
+    """A login that waits for a code to be entered in a browser."""
+
+    handle: str
+    """Ask for the tokens with it. Keep it secret."""
+    user_code: str
+    """The code to enter."""
+    verification_uri: str
+    """Where to enter it."""
+    verification_uri_complete: str | None
+    """The same address with the code; null: there is none."""
+    interval: float
+    """Ask for the tokens at most once in so many seconds."""
+    expires_in: float
+    """Lifetime of the code in seconds."""
+
+
+class PendingLoginSchema(Schema):
+    """A login that is not complete."""
+
+    slow_down: bool
+    """Whether to ask less often."""
+
+
+class LoopbackLoginSchema(Schema):
+    """A login that waits for an answer on the machine of the client."""
+
+    handle: str
+    """Ask for the tokens with it. Keep it secret."""
+    state: str
+    """The answer must have this `state`."""
+    url: str
+    """The address to open in a browser."""
+    expires_in: float
+    """Lifetime of the login in seconds."""
 
 
 class TicketSchema(Schema):
@@ -65,6 +120,10 @@ class UserSchema(Schema):
     """Whether an editor may write jobs that use secrets."""
     enabled: bool
     """Whether the user may log in."""
+    source: UserSource
+    """`local`: created here, with a password; `oidc`: a person of the identity provider, whose groups decide about the
+    role.
+    """
     created_at: str
     """When it was created."""
 
@@ -140,6 +199,36 @@ class AuditSchema(Schema):
     """Client address; null: changed from the command line."""
 
 
+class SessionSchema(Schema):
+    """A login that goes on."""
+
+    id: str
+    """The id, by which it can be revoked."""
+    user: str
+    """The user."""
+    method: LoginMethod
+    """How it began: `password`, `oidc` (single sign-on in a browser) or `device` (with a code for devices)."""
+    address: str | None
+    """The address from which the user logged in; null: unknown."""
+    agent: str
+    """The program with which the user logged in, as it named itself; may be empty."""
+    created_at: str | None
+    """When it began; null: unknown."""
+    last_used_at: str | None
+    """When it was last used, with a precision of five minutes; null: unknown."""
+    expires_at: str
+    """When it expires at the latest."""
+    current: bool
+    """Whether this request belongs to it."""
+
+
+class RevokedSchema(Schema):
+    """Sessions that were revoked."""
+
+    sessions: list[SessionSchema]
+    """The sessions."""
+
+
 class _Rights(TypedDict):
     role: Role
     jobs: list[str]
@@ -162,7 +251,28 @@ def principal_schema(principal: Principal) -> PrincipalSchema:
 
 
 def user_schema(user: User) -> UserSchema:
-    return {"name": user.name, **_rights(user), "enabled": user.enabled, "created_at": iso(user.created_at)}
+    return {
+        "name": user.name,
+        **_rights(user),
+        "enabled": user.enabled,
+        "source": user.source,
+        "created_at": iso(user.created_at),
+    }
+
+
+def session_schema(session: Session, current: str = "") -> SessionSchema:
+    """A session; `current` is the id of the one that asks."""
+    return {
+        "id": session.short_id,
+        "user": session.user,
+        "method": session.method,
+        "address": session.address,
+        "agent": session.agent,
+        "created_at": optional_iso(session.created_at),
+        "last_used_at": optional_iso(session.last_used_at),
+        "expires_at": iso(session.expires_at),
+        "current": session.id == current,
+    }
 
 
 def key_schema(key: ApiKey) -> KeySchema:

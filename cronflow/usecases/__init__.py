@@ -17,6 +17,7 @@ from cronflow.usecases.limits import LimitUseCases
 from cronflow.usecases.runs import RunUseCases
 from cronflow.usecases.schedule_load import ScheduleLoadUseCases
 from cronflow.usecases.search import Searcher
+from cronflow.usecases.sessions import LoginSessions
 from cronflow.usecases.spread import SpreadUseCases
 
 
@@ -53,6 +54,7 @@ class UseCases:
         self.cluster = ClusterUseCases(backends, clock, self.audit, self.jobs)
         self.users = UserAccounts(backends.users, clock, self.audit, self.passwords, reserved=admin)
         self.keys = ApiKeys(backends.keys, clock, self.audit)
+        self.sessions = LoginSessions(backends.sessions, clock, self.audit)
         self.secrets = SecretValues(backends.secrets, clock, self.audit, vault)
         self.calendars = CalendarUseCases(backends, clock, self.audit)
         self.limits = LimitUseCases(backends, clock, self.audit)

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from cronflow.auth.passwords import Passwords
 from cronflow.auth.tokens import hashed, key_parts, key_text, random_text
 from cronflow.auth.vault import Vault
-from cronflow.domain.access import ApiKey, Principal, Role, Secret, User, check_limits, check_password
+from cronflow.domain.access import ApiKey, Principal, Role, Secret, User, UserSource, check_limits, check_password
 from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, Problem
 from cronflow.domain.job import check_name
 from cronflow.domain.secret import check_secret_name, check_secret_value
@@ -86,6 +86,13 @@ class UserAccounts:
         before = await self._users.get(name)
         if before is None:
             raise NotFound("user", name)
+        given = (role, password, jobs, allow_shell, allow_secrets)
+        if before.source is UserSource.OIDC and any(one is not None for one in given):
+            remedy = "change the groups there, or OIDC_ROLES"
+            what = (
+                f"{name} comes from the identity provider, whose groups decide about the role; only enabled can change"
+            )
+            raise InvalidInput(Problem("name", what, remedy))
         new_role = before.role if role is None else role
         kept = before if new_role is Role.EDITOR else replace(before, jobs=(), allow_shell=False, allow_secrets=False)
         shell = kept.allow_shell if allow_shell is None else allow_shell

@@ -85,14 +85,14 @@ FROM_PAGE = [Depends(_from_page)]
 async def log_in(logins: UsesLogins, address: Address, asked: Asked) -> TokensSchema:
     """Log in. 401 when wrong username or password, 429 after too many attempts."""
     given = _or_refused(await logins.login(asked.username, asked.password, address), WRONG)
-    return {**_access(given), "refresh_token": given.refresh_token}
+    return {**access_schema(given), "refresh_token": given.refresh_token}
 
 
 @router.post("/auth/refresh")
 async def refresh(logins: UsesLogins, asked: Refreshed) -> TokensSchema:
     """New tokens for the latest refresh token; using an older one ends the session."""
     given = _or_refused(await logins.refresh(asked.refresh_token), ENDED)
-    return {**_access(given), "refresh_token": given.refresh_token}
+    return {**access_schema(given), "refresh_token": given.refresh_token}
 
 
 @router.post("/auth/logout", status_code=204, response_class=Response)
@@ -108,16 +108,16 @@ async def open_session(
 ) -> AccessSchema:
     """Log in the page: like `/auth/token`, with the refresh token in a cookie that no script can read."""
     given = _or_refused(await logins.login(asked.username, asked.password, address), WRONG)
-    _keep(request, response, given.refresh_token)
-    return _access(given)
+    keep_refresh_token(request, response, given.refresh_token)
+    return access_schema(given)
 
 
 @router.post("/auth/session/refresh", dependencies=FROM_PAGE, responses=may(403))
 async def refresh_session(logins: UsesLogins, request: Request, response: Response) -> AccessSchema:
     """A new access token for the cookie of `/auth/session`, which is replaced."""
     given = _or_refused(await logins.refresh(request.cookies.get(_cookie(request), "")), ENDED)
-    _keep(request, response, given.refresh_token)
-    return _access(given)
+    keep_refresh_token(request, response, given.refresh_token)
+    return access_schema(given)
 
 
 @router.post(
@@ -147,11 +147,13 @@ def _or_refused(given: IssuedTokens | None, refusal: str) -> IssuedTokens:
     return given
 
 
-def _access(given: IssuedTokens) -> AccessSchema:
+def access_schema(given: IssuedTokens) -> AccessSchema:
+    """The access token."""
     return {"access_token": given.access_token, "expires_in": given.expires_in, "token_type": "Bearer"}
 
 
-def _keep(request: Request, response: Response, refresh_token: str) -> None:
+def keep_refresh_token(request: Request, response: Response, refresh_token: str) -> None:
+    """Give the page its refresh token, in the cookie."""
     response.set_cookie(
         _cookie(request),
         refresh_token,

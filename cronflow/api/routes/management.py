@@ -9,7 +9,7 @@ from fastapi import Path, Query, Response
 from pydantic import Field
 
 from cronflow.api.access import Admin
-from cronflow.api.bodies import Input, Uses, body, reads, secret_text
+from cronflow.api.bodies import INSTANT, From, Input, Uses, body, reads, secret_text
 from cronflow.api.pagination import Cursor, Limit, first_of, name_key
 from cronflow.api.responses import may, new_router
 from cronflow.documents.values import choice, flag, instant, optional
@@ -139,6 +139,7 @@ class AuditPage(Schema):
     """For the next page; null: this is the last page."""
 
 
+Before = Annotated[datetime | None, INSTANT, Query(description="Older than this instant.")]
 Name = Annotated[str, Path(description="Its name.")]
 
 
@@ -253,11 +254,17 @@ async def list_changes(
     by: Annotated[str | None, Query(max_length=300, description="Only changes by this principal.")] = None,
     action: Annotated[str | None, Query(max_length=100, description="Only this action, such as `job.change`.")] = None,
     target: Annotated[str | None, Query(max_length=300, description="Only this target, such as `job:report`.")] = None,
+    job: Annotated[str | None, Query(max_length=300, description="Only this job and its runs.")] = None,
+    since: From = None,
+    until: Before = None,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> AuditPage:
-    """Who changed what, newest first."""
-    query = AuditQuery(by=by, action=action, target=target, before=name_key(cursor) or None, limit=limit + 1)
+    """Who changed what and who logged in, newest first."""
+    before = name_key(cursor) or None
+    query = AuditQuery(
+        by=by, action=action, target=target, job=job, since=since, until=until, before=before, limit=limit + 1
+    )
     found = await service.backends.audit.find(query)
     shown, after = first_of(found, limit, lambda entry: entry.id)
     return {"items": [audit_schema(entry) for entry in shown], "next_cursor": after}

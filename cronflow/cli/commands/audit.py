@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated, cast
 
 import orjson
 import typer
 
-from cronflow.cli.connect import call
+from cronflow.cli.connect import call, collect
 from cronflow.cli.main import new_group
 from cronflow.cli.terminal import times
-from cronflow.cli.terminal.output import Format, Output, show
+from cronflow.cli.terminal.output import Format, Output, note, show
 from cronflow.cli.terminal.tables import Column, table_of
 
 if TYPE_CHECKING:
@@ -27,23 +26,23 @@ def list_audit(
     who: Annotated[str | None, typer.Option(metavar="NAME", help="Only changes by this user or key.")] = None,
     action: Annotated[str | None, typer.Option(help="Only this action, such as job.change.")] = None,
     target: Annotated[str | None, typer.Option(help="Only changes of this, such as job:nightly-report.")] = None,
+    job: Annotated[str | None, typer.Option(metavar="NAME", help="Only changes of this job and its runs.")] = None,
     since: Annotated[
         str | None, typer.Option(metavar="1h|INSTANT", help="Only changes within this time or since this instant.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="1h|INSTANT", help="Only changes before this time ago or this instant.")
     ] = None,
     count: Annotated[int, typer.Option("-n", metavar="COUNT", min=1, max=10_000, help="At most this many.")] = 100,
     output: Output = Format.TABLE,
 ) -> None:
-    """List the latest changes, newest first."""
+    """List the latest changes and logins, newest first."""
     begin = None if since is None else times.instant_or_ago(since, "--since")
+    end = None if until is None else times.instant_or_ago(until, "--until")
 
     async def read(cluster: Cluster) -> list[AuditSchema]:
-        found: list[AuditSchema] = []
-        async with aclosing(cluster.audit.list(by=who, action=action, target=target, limit=count)) as entries:  # type: ignore[type-var]
-            async for entry in entries:
-                if begin is not None and times.parsed(entry["at"]) < begin:
-                    break
-                found.append(entry)
-        return found
+        entries = cluster.audit.list(by=who, action=action, target=target, job=job, since=begin, until=end, limit=count)
+        return await collect(entries)
 
     found = call(read)
     show(
@@ -63,6 +62,8 @@ def list_audit(
             empty="No changes match.",
         ),
     )
+    if len(found) == count:
+        note(f"only the newest {count} are shown; older ones: --until {found[-1]['at']}, or more at once: -n")
 
 
 def _changed(entry: AuditSchema) -> str:
