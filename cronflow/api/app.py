@@ -79,7 +79,7 @@ def create_api(
         management.audit,
     ):
         api.include_router(router)
-    for router in (logins.router, single_sign_on.router, sessions.router):
+    for router in (logins.router, single_sign_on.router, single_sign_on.browser, sessions.router):
         api.include_router(router)
     if deployment.chaos is not None:
         api.include_router(chaos.router)

@@ -164,7 +164,7 @@ def test_the_views_are_those_of_the_dashboard() -> None:
     shown |= {f"/{name}/x" for name in re.findall(r"path: one\('(\w+)'\)", source)}
     assert len(shown) == source.count("{ name: '")
     assert all(VIEWS.fullmatch(path) for path in shown)
-    assert len(shown) == 14, "change VIEWS with the views"
+    assert len(shown) == 16, "change VIEWS with the views"
 
 
 async def test_the_paths_of_the_api_are_not_shadowed(folder: Path) -> None:

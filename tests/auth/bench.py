@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, cast
 
 import httpx2
@@ -19,6 +20,8 @@ from cronflow.api.middleware import guarded
 from cronflow.auth.passwords import Passwords
 from cronflow.auth.tokens import AccessTokens
 from cronflow.auth.vault import Vault
+from cronflow.bootstrap.sign_in import sign_in_parts
+from cronflow.config import load_settings
 from cronflow.domain.job import CommandTarget, Job
 from cronflow.ports import Backends, Clock, WebhookSender
 from cronflow.usecases import UseCases
@@ -85,6 +88,9 @@ class Replica:
     guards: dict[str, Any] = field(default_factory=dict)
     webhook_sender: WebhookSender | None = None
     deployment: Deployment = field(default_factory=Deployment)
+    oidc: dict[str, str] | None = None
+    """Settings of single sign-on."""
+    passwords_for_all: bool = True
 
     def __post_init__(self) -> None:
         self.service = UseCases(
@@ -96,11 +102,22 @@ class Replica:
         )
         self.tokens = AccessTokens(SECRET, "default", self.clock)
         admin = settings_admin("admin", QUICK.hash(self.admin_password), SECRET, self.admin_password)
-        self.logins = Logins(self.backends, self.clock, self.tokens, admin, self.passwords)
+        settings = load_settings({}, environ=self.oidc or {}, folder=Path("/nowhere"))
+        oidc = sign_in_parts(settings, self.backends, self.clock, SECRET)
+        self.logins = Logins(
+            self.backends,
+            self.clock,
+            self.tokens,
+            admin,
+            self.passwords,
+            people=None if oidc is None else oidc.people,
+            passwords_for_all=self.passwords_for_all,
+        )
+        self.sign_in = None if oidc is None else oidc.single_sign_on(self.backends, self.clock, self.logins)
         gate = TokenGate(self.logins, self.service.keys, self.backends.limiter, per_s=self.per_s)
         api = next(APPLICATIONS)
         api.state.service, api.state.gate, api.state.logins = self.service, gate, self.logins
-        api.state.deployment = self.deployment
+        api.state.deployment, api.state.single_sign_on = self.deployment, self.sign_in
         self.app = guarded(api, **self.guards)
 
     async def send(

@@ -11,7 +11,7 @@ import re
 from typing import Annotated
 
 import structlog
-from fastapi import Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.responses import RedirectResponse
 
 from cronflow.api.bodies import Input, body, secret_text
@@ -31,11 +31,15 @@ from cronflow.schemas.access import (
 from cronflow.usecases.single_sign_on import LOGIN_LASTS, SingleSignOn
 
 router = new_router("auth")
+browser = APIRouter(prefix=PREFIX, tags=["auth"])
+"""Routes for browsers. Providers add parameters of their own to an answer, which must be ignored (RFC 6749, 4.1.2)."""
 
 OIDC_PATH = f"{PREFIX}/auth/oidc"
 START = f"{OIDC_PATH}/start"
 LONGEST_CODE = 3000
 LONGEST_GOAL = 1000
+SIGNED_IN = "#signed-in"
+"""Tells the page that it has a session."""
 GOAL = re.compile(r"(/[^?#]*)(\?[\w%&=.,:;+*@!~()/-]*)?")
 
 log = structlog.get_logger("cronflow.auth")
@@ -86,7 +90,7 @@ async def login_options(request: Request, logins: UsesLogins) -> LoginOptionsSch
     return {"password": logins.passwords_for_all, "single_sign_on": sign_in}  # type: ignore[typeddict-item]
 
 
-@router.get("/auth/oidc/start", status_code=303, response_class=Response, responses=may(404))
+@browser.get("/auth/oidc/start", status_code=303, response_class=Response, responses=may(404))
 async def start_single_sign_on(
     logins: UsesLogins,
     address: Address,
@@ -115,7 +119,7 @@ async def start_single_sign_on(
     return answer
 
 
-@router.get("/auth/oidc/callback", status_code=303, response_class=Response, responses=may(404))
+@browser.get("/auth/oidc/callback", status_code=303, response_class=Response, responses=may(404))
 async def finish_single_sign_on(
     logins: UsesLogins,
     single_sign_on: UsesSingleSignOn,
@@ -137,7 +141,7 @@ async def finish_single_sign_on(
         answer = _back(single_sign_on, failure)
     else:
         await logins.succeeded(request.client.host if request.client else "")
-        answer = RedirectResponse(f"{single_sign_on.public_url}{goal}", 303)
+        answer = RedirectResponse(f"{single_sign_on.public_url}{goal}{SIGNED_IN}", 303)
         keep_refresh_token(request, answer, given.refresh_token)
     if proof:
         answer.delete_cookie(_cookie(state), OIDC_PATH)

@@ -48,6 +48,9 @@ def login(
     key_stdin: Annotated[
         bool, typer.Option("--key-stdin", help="Read an API key from the first line of stdin.")
     ] = False,
+    sso: Annotated[
+        bool, typer.Option("--sso", "--oidc", help="Log in through the identity provider, in a browser.")
+    ] = False,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Allow plain http to another machine, for example over a VPN.")
     ] = False,
@@ -65,7 +68,12 @@ def login(
     before = _stored(file)
     address = _address(url, before)
     check_transport(address, insecure=insecure)
-    if key_stdin:
+    if sso:
+        if password_stdin or key_stdin or user is not None:
+            what = "single sign-on asks for the user and the password in the browser"
+            raise InvalidInput(Problem("--sso", what, "leave out --user, --password-stdin and --key-stdin"))
+        principal = asyncio.run(_log_in_through_provider(file, before, address, insecure=insecure))
+    elif key_stdin:
         if password_stdin or user is not None:
             what = "an API key has no user and no password"
             raise InvalidInput(Problem("--key-stdin", what, "leave out --user and --password-stdin"))
@@ -250,6 +258,29 @@ async def _log_in_with_password(
             raise domain_error(error, Login(url=url, token="")) from None
     made = Login(url=url, token=tokens.access, refresh=tokens.refresh, user=user, insecure=insecure)
     return await _log_in(file, before, made)
+
+
+async def _log_in_through_provider(
+    file: LoginFile, before: Login | None, url: str, *, insecure: bool
+) -> PrincipalSchema:
+    from cronflow.cli.single_sign_on import sign_in
+    from cronflow.client import ApiError, AsyncClient
+    from cronflow.client.authenticated import domain_error
+
+    async with AsyncClient(url) as client:
+        try:
+            tokens = await sign_in(client)
+            user = (await client.me())["name"]
+        except ApiError as error:
+            if error.status in (401, 403):
+                raise CronFlowError(f"{url} refused the login: {error.detail}") from None
+            if error.status == 404:
+                what = f"{url} has no single sign-on; log in with --user, or set OIDC_ISSUER on the API"
+                raise CronFlowError(what) from None
+            raise domain_error(error, Login(url=url, token="")) from None
+    return await _log_in(
+        file, before, Login(url=url, token=tokens.access, refresh=tokens.refresh, user=user, insecure=insecure)
+    )
 
 
 async def _log_in(file: LoginFile, before: Login | None, made: Login) -> PrincipalSchema:

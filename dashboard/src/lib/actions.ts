@@ -2,7 +2,7 @@
 import { jobs } from './jobs.svelte';
 import { store } from './store.svelte';
 import { roleFor, type Action } from './permissions';
-import type { Job, JobSummary, Json, MinuteMove } from './types';
+import type { Job, JobSummary, Json, MinuteMove, Session } from './types';
 import { ui } from './ui.svelte';
 import { plural } from './format';
 
@@ -83,6 +83,15 @@ export async function closeBreaker(name: string): Promise<boolean> {
   if (job === null) return false;
   jobs.put(job);
   ui.toast(`Circuit breaker of ${name} closed: failed runs are retried again`);
+  return true;
+}
+
+export async function revokeSession(session: Session): Promise<boolean> {
+  const body = session.current ? 'This browser is logged out.' : `${session.user} is logged out there at once, and has to log in again.`;
+  if ((await ui.confirm({ title: `Revoke this session of ${session.user}?`, body, confirm: 'Revoke', danger: true })) === null) return false;
+  const done = await ui.attempt(async () => (await store.api.delete('/sessions/{id}', { params: { path: { id: session.id } } }), true));
+  if (done === null) return false;
+  ui.toast(`Session of ${session.user} revoked`);
   return true;
 }
 

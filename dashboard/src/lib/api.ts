@@ -2,7 +2,7 @@
 // problem document. The refresh token is in a cookie that no script can read; only whether there is one is stored.
 import createClient, { type Client, type ClientPathsWithMethod, type FetchResponse, type RequestOptions } from 'openapi-fetch';
 import type { paths } from './openapi';
-import type { Access, Me, Problem } from './types';
+import type { Access, LoginOptions, Me, Problem } from './types';
 
 export class ApiError extends Error {
   constructor(
@@ -28,6 +28,7 @@ export interface Readiness {
 
 const BASE = '/api/v1';
 const SESSION = `${BASE}/auth/session`;
+const OPTIONS = `${BASE}/auth/options`;
 const RENEW_BEFORE_MS = 20_000;
 const STORAGE_KEY = 'cronflow.login';
 /** Where pages until 0.6 kept the refresh token itself. */
@@ -36,7 +37,7 @@ const OLD_STORAGE_KEY = 'cronflow.refresh';
 const FROM_PAGE = { header: { 'X-CronFlow-Page': '1' } };
 
 type Paths = { [P in keyof paths as P extends `${typeof BASE}${infer Rest}` ? Rest : never]: paths[P] };
-type Method = 'get' | 'post' | 'put' | 'patch';
+type Method = 'get' | 'post' | 'put' | 'patch' | 'delete';
 type Options<P extends keyof Paths, M extends Method> = RequestOptions<Paths[P][M]>;
 type RequiredKeys<T> = { [K in keyof T]-?: {} extends Pick<T, K> ? never : K }[keyof T];
 /** What the operation answers when it succeeds. */
@@ -70,6 +71,7 @@ export class Api {
   readonly post: Call<'post'> = (path, ...options) => this.call('post', path, options);
   readonly put: Call<'put'> = (path, ...options) => this.call('put', path, options);
   readonly patch: Call<'patch'> = (path, ...options) => this.call('patch', path, options);
+  readonly delete: Call<'delete'> = (path, ...options) => this.call('delete', path, options);
 
   /** Whether Redis and MongoDB answer; needs no login. */
   async ready(): Promise<Readiness> {
@@ -89,8 +91,14 @@ export class Api {
     this.onLogin(await this.get('/auth/me'));
   }
 
-  /** Returns true if this browser was logged in and the login is still valid. */
-  async resume(): Promise<boolean> {
+  /** How people can log in; needs no login. */
+  options(): Promise<LoginOptions> {
+    return this.get('/auth/options');
+  }
+
+  /** Returns true if this browser was logged in and the login is still valid. `back`: it just came back from single sign-on. */
+  async resume(back = false): Promise<boolean> {
+    if (back) this.storage.setItem(STORAGE_KEY, 'yes');
     if (this.storage.getItem(STORAGE_KEY) === null || !(await this.renew())) return false;
     this.onLogin(await this.get('/auth/me'));
     return true;
@@ -152,7 +160,8 @@ export class Api {
 
   /** Sends a request with the login, renews the login once if the server rejects it, and throws every error. */
   private async send(request: Request): Promise<Response> {
-    const needsLogin = !new URL(request.url).pathname.startsWith(SESSION);
+    const { pathname } = new URL(request.url);
+    const needsLogin = !pathname.startsWith(SESSION) && pathname !== OPTIONS;
     if (needsLogin && (this.access === null || Date.now() > this.expiresAt - RENEW_BEFORE_MS) && !(await this.renew())) {
       throw new ApiError(401, { title: 'Log in again', status: 401 });
     }

@@ -16,6 +16,7 @@ export const ACTIONS = {
   maintenance: ['PUT /cluster/maintenance'],
   backfill: ['POST /jobs/{name}/backfill', 'POST /backfills/{id}/cancel'],
   closeBreaker: ['POST /jobs/{name}/close-breaker'],
+  audit: ['GET /audit'],
   stepdown: ['POST /cluster/stepdown'],
   chaos: [
     'GET /chaos/nodes', 'POST /chaos/leader/kill', 'POST /chaos/nodes/{name}/pause', 'POST /chaos/nodes/{name}/resume',

@@ -11,6 +11,8 @@ const AMBER_MS = 3000;
 const RED_MS = 10_000;
 /** How often the readiness probe is requested while no ticks arrive. */
 const PROBE_MS = 5000;
+/** The API adds this to the address after a login through the identity provider. */
+const SIGNED_IN = '#signed-in';
 
 export type Liveness = 'live' | 'late' | 'stale' | 'connecting';
 
@@ -94,8 +96,10 @@ class Store {
   }
 
   async begin(): Promise<void> {
+    const back = location.hash === SIGNED_IN;
+    if (back) history.replaceState(history.state, '', location.pathname + location.search);
     try {
-      await this.api.resume();
+      await this.api.resume(back);
     } finally {
       this.initialized = true;
     }

@@ -4,7 +4,7 @@ import { Stage } from './server';
 import { LARGE, SHELL, SMALL, type Scale } from './world';
 
 const TOMORROW = new Date(Date.now() + 86_400_000).toISOString().slice(0, 10); // the load is that of the coming week
-const VIEWS = ['/', '/?span=24h', '/jobs', '/jobs/rebuild-search-index', '/jobs/rebuild-search-index?tab=why', '/jobs/nightly-report?tab=next', '/runs', '/timeline', '/timeline?as=table', '/logs', '/dead-letters', '/chains', '/nodes', '/limits', '/jobs/rebuild-search-index?tab=backfills', '/jobs/fraud-scores?tab=definition', '/cron', '/cron?job=nightly-report', '/load?job=nightly-report', `/load?hour=${TOMORROW}T02:00:00Z`, '/jobs/nightly-report?tab=weeks', '/chaos', '/?tv=1', 'RUN'];
+const VIEWS = ['/', '/?span=24h', '/jobs', '/jobs/rebuild-search-index', '/jobs/rebuild-search-index?tab=why', '/jobs/nightly-report?tab=next', '/runs', '/timeline', '/timeline?as=table', '/logs', '/dead-letters', '/chains', '/nodes', '/limits', '/sessions', '/audit', '/jobs/rebuild-search-index?tab=backfills', '/jobs/fraud-scores?tab=definition', '/cron', '/cron?job=nightly-report', '/load?job=nightly-report', `/load?hour=${TOMORROW}T02:00:00Z`, '/jobs/nightly-report?tab=weeks', '/chaos', '/?tv=1', 'RUN'];
 const EXPECTED_ERRORS = /status of (401|404|503)/; // logged by the browser for responses that tests provoke
 
 const SIZES = [[1440, 900], [1024, 768], [360, 740]] as const;
@@ -95,6 +95,40 @@ test('maintenance is started with a note and an end, shown on every page, and en
   await banner.getByRole('button', { name: 'End maintenance' }).click();
   await dialog.getByRole('button', { name: 'End maintenance' }).click();
   await expect(banner).toHaveCount(0);
+});
+
+test('sessions are revoked, the audit log is filtered, and single sign-on has a button and says why it failed', async ({ stage, user }) => {
+  await user.goto(`${stage.url}/sessions`);
+  await live(user);
+  await user.getByRole('button', { name: 'Revoke the session 2c3d4e5f6071 of oidc:linus' }).click();
+  await user.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click();
+  await expect(user.getByRole('row').filter({ hasText: 'oidc:linus' })).toHaveCount(0);
+  expect(stage.requests).toContain('DELETE /api/v1/sessions/2c3d4e5f6071');
+  await user.keyboard.press('g');
+  await user.keyboard.press('a');
+  await expect(user.getByRole('row').filter({ hasText: 'job.change' })).toContainText('schedule: {"cron":"0 2 * * *"} → {"cron":"0 3 * * *"}');
+  await user.getByLabel('Action').fill('login.refuse');
+  await expect(user.getByRole('row')).toHaveCount(2);
+  await expect(user).toHaveURL(/action=login\.refuse/);
+
+  stage.world.role = 'viewer';
+  stage.world.loginOptions = { password: false, single_sign_on: { name: 'Example ID', url: `${stage.url}/api/v1/auth/oidc/start` } };
+  await user.goto(stage.url);
+  await live(user);
+  await expect(user.getByRole('link', { name: 'Audit log' })).toHaveCount(0);
+  await user.getByRole('button', { name: /^Account/ }).click();
+  await user.getByRole('button', { name: 'Log out' }).click();
+  await user.goto(`${stage.url}/?sign_in=no_role`);
+  await expect(user.getByRole('alert')).toContainText('None of your groups has a role');
+  await expect(user.getByRole('link', { name: 'Sign in with Example ID' })).toHaveAttribute('href', `${stage.url}/api/v1/auth/oidc/start?next=%2F`);
+  await expect(user.getByLabel('Password')).toHaveCount(0);
+  expect(await axe(user, 'single sign-on', { switches: true })).toEqual([]);
+  await user.getByRole('button', { name: 'Log in as admin' }).click();
+  await expect(user.getByLabel('Password')).toBeVisible();
+  // Back from the identity provider, with a session.
+  await user.goto(`${stage.url}/jobs#signed-in`);
+  await live(user);
+  await expect(user).toHaveURL(`${stage.url}/jobs`);
 });
 
 test('limits, pauses, open breakers and backfills are shown and changed', async ({ stage, user }) => {

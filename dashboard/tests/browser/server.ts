@@ -169,6 +169,7 @@ export class Stage {
     if (path === '/auth/session/logout') return [204, null];
     if (path === '/auth/ws-ticket') return this.redisDown ? [503, { title: 'Service Unavailable', status: 503, detail: 'Redis is unavailable' }] : [200, { ticket: 't', expires_in: 30 }];
     if (path === '/auth/me') return [200, { name: 'ada', role: world.role, jobs: [] }];
+    if (path === '/auth/options') return [200, world.loginOptions];
     if (this.failWith !== null) return [this.failWith, { title: 'Service Unavailable', status: this.failWith, detail: 'Redis is unavailable' }];
     const limit = Number(query.get('limit') ?? 50);
     const page = <T>(all: T[]): [number, unknown] => {
@@ -279,6 +280,10 @@ export class Stage {
       return [200, { items: world.pastEvents().filter((event) => kinds.length === 0 || kinds.includes(event.kind)), next_cursor: null }];
     }
     if (path === '/limits') return page(world.limits());
+    if (path === '/audit') return page(world.audit(query));
+    if (path === '/sessions') return page(world.sessions);
+    match = /^\/sessions\/([^/]+)$/.exec(path);
+    if (match !== null) return [204, (world.sessions = world.sessions.filter((one) => one.id !== match![1]))];
     if (path === '/backfills') return page(world.backfills(query.get('job') ?? ''));
     match = /^\/backfills\/([^/]+)\/cancel$/.exec(path);
     if (match !== null) return [200, world.cancelBackfill(match[1] ?? '', String(body.reason))];

@@ -1,7 +1,7 @@
 // A simulated cluster for the tests: twelve nodes, forty jobs, any number of runs. It is deterministic: the same second
 // always has the same state.
 import type { ClusterEvent, Node, SentSeries, SnapMessage, TickMessage, Values } from '../../src/lib/stream';
-import type { Attempt, Backfill, Days, Limit, Maintenance, NodeDetail, Pause, Job, JobGraph, LogLine, Run, RunState, Schedule, ScheduleLoad, Series as SeriesOf, Span, Spread } from '../../src/lib/types';
+import type { Attempt, AuditEntry, Backfill, Days, Limit, Maintenance, NodeDetail, Pause, Job, JobGraph, Json, LogLine, LoginOptions, Run, RunState, Schedule, ScheduleLoad, Session, Series as SeriesOf, Span, Spread } from '../../src/lib/types';
 
 const NODES = [
   'eu-west-1', 'eu-west-2', 'eu-west-3', 'eu-central-1', 'eu-central-2', 'us-east-1', 'us-east-2', 'us-east-3',
@@ -457,6 +457,25 @@ export class World {
   cancelBackfill(id: string, reason: string): Backfill {
     const i = this.requested.findIndex((one) => one.id === id);
     return (this.requested[i] = { ...this.requested[i]!, state: 'cancelled', ended_at: iso(this.now()), cancelled_by: 'ada', reason });
+  }
+
+  loginOptions: LoginOptions = { password: true, single_sign_on: null };
+  sessions: Session[] = [
+    { id: '0a1b2c3d4e5f', user: 'ada', method: 'password', address: '192.0.2.7', agent: 'Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0', created_at: '2026-11-20T08:00:00Z', last_used_at: '2026-11-21T11:58:00Z', expires_at: '2026-11-27T08:00:00Z', current: true },
+    { id: '1b2c3d4e5f60', user: 'oidc:grace.murray.hopper@compilers.example.com', method: 'oidc', address: '2001:db8:85a3::8a2e:370:7334', agent: 'Mozilla/5.0', created_at: '2026-11-21T06:00:00Z', last_used_at: '2026-11-21T11:00:00Z', expires_at: '2026-11-28T06:00:00Z', current: false },
+    { id: '2c3d4e5f6071', user: 'oidc:linus', method: 'device', address: null, agent: '', created_at: null, last_used_at: null, expires_at: '2026-11-28T06:00:00Z', current: false },
+  ];
+
+  audit(query: URLSearchParams): AuditEntry[] {
+    const made = (n: number, by: string | null, action: string, target: string, before: Json, after: Json): AuditEntry => ({ id: String(n), at: iso(this.now() - n * 61e3), by, action, target, before, after, address: n % 3 === 0 ? null : '192.0.2.7' });
+    const entries = [
+      made(1, 'oidc:grace.murray.hopper@compilers.example.com', 'session.create', 'user:oidc:grace.murray.hopper@compilers.example.com', null, { method: 'oidc', groups: ['payroll', 'everybody'], role: 'editor' }),
+      made(2, null, 'login.refuse', 'user:ada', null, { method: 'password' }),
+      made(3, 'key:ci', 'job.change', 'job:nightly-report', { schedule: { cron: '0 2 * * *' } }, { schedule: { cron: '0 3 * * *' } }),
+      made(4, 'ada', 'session.revoke', 'user:bob', { session: '9f8e7d6c5b4a' }, null),
+    ];
+    const wanted = { by: query.get('by') ?? '', action: query.get('action') ?? '', job: query.get('job') ?? '' };
+    return entries.filter((one) => [one.by ?? '', ''].includes(wanted.by) && [one.action, ''].includes(wanted.action) && [one.target.replace('job:', ''), ''].includes(wanted.job));
   }
 
   limits(): Limit[] {
