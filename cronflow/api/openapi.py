@@ -32,7 +32,7 @@ Cron for a cluster. Instants are ISO 8601 in UTC; names of durations end with th
 Lists are `{items, next_cursor}`: send `next_cursor` back as `cursor` until it is null. Every error is a problem
 document (RFC 9457); `errors` lists the problems of an input, at most 20. Roles: a viewer reads; an operator runs,
 pauses, retries, cancels and drains; an editor also changes jobs, calendars and limits; an admin also changes users,
-keys, secrets and alerts.
+keys, secrets and alerts. Everybody sees and revokes their own sessions.
 """.strip()
 TAGS = {
     "jobs": "What to run and when.",
@@ -48,6 +48,7 @@ TAGS = {
     "alerts": "Notifications when something goes wrong.",
     "auth": "Logging in and out.",
     "users": "Who may log in.",
+    "sessions": "Who is logged in.",
     "api-keys": "Credentials for scripts.",
     "secrets": "Secrets of jobs: names can be read, values only written.",
     "audit": "Who changed what.",

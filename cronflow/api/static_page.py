@@ -21,7 +21,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from cronflow.api.compression import WORTH_IT, accepts_gzip
 
 BUILT = Path(__file__).parents[1] / "_ui"
-VIEWS = re.compile(r"/((jobs|runs)(/[^/]+)?|timeline|logs|dead-letters|nodes|limits|chains|load|cron|sessions|audit|chaos)?")
+VIEWS = re.compile(
+    r"/((jobs|runs)(/[^/]+)?|timeline|logs|dead-letters|nodes|limits|chains|load|cron|sessions|audit|chaos)?"
+)
 """The paths of `dashboard/src/lib/views.ts`."""
 NAMED_BY_CONTENT = "/assets/"
 FOR_EVER = "public, max-age=31536000, immutable"

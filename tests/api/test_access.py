@@ -15,7 +15,8 @@ from cronflow.domain.access import Role
 from tests.api.conftest import Client, the_api
 from tests.cli.scene import Scene
 
-LOGIN = ("token", "refresh", "logout", "session", "session/refresh", "session/logout")
+LOGIN = ("token", "refresh", "logout", "session", "session/refresh", "session/logout", "options")
+LOGIN += ("oidc/start", "oidc/callback", "oidc/device", "oidc/device/token", "oidc/loopback", "oidc/loopback/token")
 REFERENCE = ("/docs", "/redoc", *(f"{ASSETS}/{name}" for name in (*FILES, START)))
 PUBLIC = {"/livez", "/readyz", *REFERENCE, *(f"/api/v1/auth/{path}" for path in LOGIN)}
 """Routes without a login: everything in this list is public."""
@@ -61,6 +62,8 @@ def test_the_roles_match_the_interface() -> None:
     for (method, path), role in writes.items():
         if path.startswith(("/users", "/api-keys", "/secrets", "/audit")):
             assert role is Role.ADMIN, path
+        elif path.startswith("/sessions"):
+            assert role is Role.VIEWER, "everybody manages their own"
         elif method == "GET" or path == "/auth/ws-ticket" or path in READS:
             assert role is Role.VIEWER, path
         elif path.startswith("/alerts"):

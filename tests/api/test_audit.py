@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import time
+from datetime import time, timedelta
 
 import pytest
 
-from cronflow.domain.access import Role
+from cronflow.domain.access import Role, Session
 from cronflow.domain.job import system_jobs
 from cronflow.domain.schedule.kinds import Cron
 from cronflow.ports import AuditQuery
@@ -53,6 +53,8 @@ CHANGES = [
     ("POST", "/users", {}, {"name": "bob", "password": "a long password"}, "user.create"),
     ("PATCH", "/users/{name}", {"name": "ada"}, {"enabled": False}, "user.change"),
     ("DELETE", "/users/{name}", {"name": "ada"}, None, "user.delete"),
+    ("DELETE", "/sessions/{id}", {"id": "a1" * 6}, None, "session.revoke"),
+    ("DELETE", "/sessions", {}, None, "session.revoke"),
     ("POST", "/api-keys", {}, {"name": "deploy"}, "key.create"),
     ("DELETE", "/api-keys/{name}", {"name": "ci"}, None, "key.delete"),
     ("POST", "/secrets", {}, {"name": "token", "value": "a long value"}, "secret.set"),
@@ -71,6 +73,12 @@ ALSO = {"job.spread": {"job.change"}}
 """Actions whose jobs have entries of their own too."""
 
 
+def a_session(scene: Scene) -> Session:
+    """Of ada."""
+    until = scene.clock.now() + timedelta(days=1)
+    return Session(id="a1" * 16, user="ada", stamp="s", token_hash="h", expires_at=until)
+
+
 def test_every_route_that_changes_something_is_covered() -> None:
     found = {(method, path.removeprefix("/api/v1")) for method, path, _ in MATRIX if method != "GET"}
     assert {(method, path) for method, path, *_ in CHANGES} == {pair for pair in found if pair[1] not in NO_CHANGE}
@@ -83,6 +91,7 @@ async def test_a_change_has_an_entry_with_its_author(
     service = scene.service
     await service.users.create("ada", Role.VIEWER, "a long password", by="before")
     await service.keys.create("ci", Role.VIEWER, by="before")
+    await service.backends.sessions.create(a_session(scene))
     await service.secrets.set("pay", "a long value", by="before")
     for job in system_jobs(time(0), time(3)):
         await Editor(
@@ -95,7 +104,8 @@ async def test_a_change_has_an_entry_with_its_author(
         ).define(job)
     for name in ("twin-1", "twin-2"):
         await service.jobs.define(a_job(name, Cron("0 5 * * *")))
-    answer = await client.ask(method, path.format(**where), body)
+    query = "?user=ada" if (method, path) == ("DELETE", "/sessions") else ""
+    answer = await client.ask(method, path.format(**where) + query, body)
     assert answer.status_code < 300, answer.text
     entries = await service.backends.audit.find(AuditQuery(by="the-admin"))
     found = {entry.action for entry in entries}

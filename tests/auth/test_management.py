@@ -45,6 +45,7 @@ async def test_a_user_is_created_listed_changed_and_deleted(api: Replica, token:
         "allow_shell": False,
         "allow_secrets": False,
         "enabled": True,
+        "source": "local",
         "created_at": "2026-11-21T12:00:00Z",
     }
     again = await api.send("POST", "/users", {"name": "ada", "password": GOOD}, token=token)
@@ -168,7 +169,7 @@ async def test_every_change_has_an_entry_with_author_and_address(api: Replica, t
     assert second["before"] == {"role": "viewer", "enabled": True}
     assert second["after"] == {"role": "admin", "enabled": True, "new_password": True}
     rest = await api.send("GET", f"/audit?limit=2&cursor={answer.json()['next_cursor']}", token=token)
-    [first] = rest.json()["items"]
+    [first, _] = rest.json()["items"]
     assert (first["action"], first["address"], rest.json()["next_cursor"]) == ("user.create", "192.0.2.7", None)
     assert client_address.get() is None
     by = await api.send("GET", "/audit?by=nobody", token=token)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -76,7 +77,7 @@ class Visit:
 
 
 async def visit(api: Replica, provider: Provider, name: str, goal: str = "/jobs?q=a") -> Visit:
-    started = await api.send("GET", f"/auth/oidc/start?next={httpx2.QueryParams({'n': goal})['n']}")
+    started = await api.send("GET", f"/auth/oidc/start?{httpx2.QueryParams({'next': goal})}")
     assert started.status_code == 303, started.text
     return Visit(started, await asyncio.to_thread(provider.log_in, started.headers["location"], name))
 
@@ -120,8 +121,6 @@ async def reason_of(api: Replica, provider: Provider, name: str) -> str:
 
 async def age(stores: MemoryBackends, seconds: float) -> Session:
     """Move the only session's check into the past."""
-    from datetime import timedelta
-
     [session] = stores.documents.sessions.values()
     assert session.checked_at is not None
     stores.documents.sessions[session.id] = replace(session, checked_at=session.checked_at - timedelta(seconds=seconds))
@@ -168,13 +167,11 @@ async def test_the_page_logs_in_with_pkce_and_gets_its_session_in_a_cookie(
     assert after["groups"] == ["everybody", "payroll"]
 
 
-@pytest.mark.parametrize(
-    "goal", ["//evil.example", "https://evil.example/", "/\\evil.example", "/api/v1/jobs", "/jobs\r\nX: y", "/x"]
-)
-async def test_the_browser_goes_on_to_a_view_and_nowhere_else(api: Replica, provider: Provider, goal: str) -> None:
-    started = await api.send("GET", f"/auth/oidc/start?{httpx2.QueryParams({'next': goal})}")
-    visited = Visit(started, await asyncio.to_thread(provider.log_in, started.headers["location"], "ada"))
-    assert (await callback(api, visited.back, visited.cookie)).headers["location"] == f"{PUBLIC}/#signed-in"
+async def test_the_browser_goes_on_to_a_view_and_nowhere_else(api: Replica, provider: Provider) -> None:
+    for goal in ("//evil.example", "https://evil.example/", "/\\evil.example", "/api/v1/jobs", "/jobs\r\nX: y", "/x"):
+        visited = await visit(api, provider, "ada", goal)
+        answer = await callback(api, visited.back, visited.cookie)
+        assert answer.headers["location"] == f"{PUBLIC}/#signed-in", goal
 
 
 async def test_an_answer_counts_once_and_only_in_the_browser_that_asked(api: Replica, provider: Provider) -> None:
@@ -189,7 +186,9 @@ async def test_an_answer_counts_once_and_only_in_the_browser_that_asked(api: Rep
     assert replayed.headers["location"] == f"{PUBLIC}/?sign_in=expired"
     code = parse_qs(urlsplit(mine.back).query)["code"][0]
     injected = await visit(api, provider, "grace")
-    back = f"{injected.back.partition('?')[0]}?{httpx2.QueryParams({'state': injected.asked['state'][0], 'code': code})}"
+    back = (
+        f"{injected.back.partition('?')[0]}?{httpx2.QueryParams({'state': injected.asked['state'][0], 'code': code})}"
+    )
     assert (await callback(api, back, injected.cookie)).headers["location"].endswith(("=refused", "=invalid"))
 
 
@@ -200,29 +199,33 @@ async def test_the_answer_of_another_provider_is_refused(api: Replica, provider:
     assert answer.headers["location"].endswith("=invalid")
 
 
-@pytest.mark.parametrize(
-    "forged",
-    [
-        {"nonce": "another"},
-        {"nonce": None},
-        {"aud": "another-client"},
-        {"aud": ["cronflow", "another-client"]},
-        {"aud": ["cronflow", "another-client"], "azp": "another-client"},
-        {"iss": "https://evil.example"},
-        {"exp": 1_000_000_000},
-        {"exp": "soon"},
-        {"iat": 4_000_000_000},
-        {"sub": ""},
-        {"header": {"alg": "none"}},
-        {"header": {"alg": "HS256"}},
-    ],
-    ids=str,
-)
-async def test_an_id_token_that_proves_nothing_is_refused(
-    api: Replica, provider: Provider, forged: dict[str, Any]
-) -> None:
-    provider.change("forge", **forged)
-    assert await reason_of(api, provider, "ada") == "invalid"
+FORGED: list[dict[str, Any]] = [
+    {"nonce": "another"},
+    {"nonce": None},
+    {"aud": "another-client"},
+    {"aud": ["cronflow", "another-client"]},
+    {"aud": ["cronflow", "another-client"], "azp": "another-client"},
+    {"iss": "https://evil.example"},
+    {"exp": 1_000_000_000},
+    {"exp": "soon"},
+    {"iat": 4_000_000_000},
+    {"sub": ""},
+    {"header": {"alg": "none"}},
+    {"header": {"alg": "HS256"}},
+]
+
+
+async def test_an_id_token_that_proves_nothing_is_refused(api: Replica, provider: Provider) -> None:
+    found = []
+    for forged in FORGED:
+        provider.change("forge", **forged)
+        if await reason_of(api, provider, "ada") != "invalid":
+            found.append(forged)
+        # One address may not try so often.
+        api.backends.memory.attempts.clear()  # type: ignore[attr-defined]
+    assert found == []
+    provider.change("forge")
+    await page_of(api, provider, "ada")
 
 
 async def test_new_keys_of_the_provider_are_fetched(provider: Provider, stores: MemoryBackends) -> None:
@@ -317,9 +320,7 @@ async def test_a_provider_that_is_away_ends_no_session_and_passwords_still_work(
     api: Replica, provider: Provider, stores: MemoryBackends
 ) -> None:
     token, cookie = await page_of(api, provider, "grace")
-    away = Replica(stores, api.clock, oidc=settings(provider))
-    away.sign_in._provider._metadata = None  # type: ignore[union-attr, attr-defined]
-    away.logins._people._provider.issuer = provider.issuer  # type: ignore[union-attr, attr-defined]
+    back = Replica(stores, api.clock, oidc=settings(provider))
     await age(stores, ACCESS_S)
     broken = api.logins._people._provider  # type: ignore[union-attr]
     metadata = broken._metadata  # type: ignore[attr-defined]
@@ -329,7 +330,7 @@ async def test_a_provider_that_is_away_ends_no_session_and_passwords_still_work(
     assert "the identity provider" in answer.json()["detail"]
     assert not await api.lets_in(token)
     assert (await api.login()).status_code == 200
-    assert (await renew(away, cookie)).status_code == 200, "the client's token is still good when it is back"
+    assert (await renew(back, cookie)).status_code == 200, "the client's token is still good when it is back"
     nowhere = Replica(stores, api.clock, oidc=settings(provider, OIDC_ISSUER="http://127.0.0.1:9"))
     refused = await nowhere.send("GET", "/auth/oidc/start")
     assert refused.headers["location"] == f"{PUBLIC}/?sign_in=unavailable"

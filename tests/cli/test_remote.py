@@ -31,9 +31,10 @@ from cronflow.cli.commands.cluster import cluster, nodes
 from cronflow.cli.commands.jobs import jobs
 from cronflow.cli.commands.limits import limits
 from cronflow.cli.commands.runs import runs
+from cronflow.cli.commands.sessions import sessions
 from cronflow.cli.terminal import times
 from cronflow.client import aio
-from cronflow.domain.access import Role
+from cronflow.domain.access import LoginMethod, Role, Session
 from cronflow.domain.events import JobPaused, LeaderElected, NodeLost, RecordedEvent, event_id
 from cronflow.domain.job import system_jobs
 from cronflow.domain.placement import Placement
@@ -178,6 +179,9 @@ COMMANDS = [
     Given("users change ada --role editor --jobs report --allow-secrets --no-shell"),
     Given("users change ada --role admin --disable"),
     Given("users delete ada"),
+    Given("sessions list --user ada"),
+    Given("sessions revoke a1a1a1a1a1a1"),
+    Given("sessions revoke --user ada"),
     Given("keys list"),
     Given("keys create nightly --role operator --job billing-* --expires-in 90d"),
     Given("keys create apply --role editor --jobs billing-* --jobs report --allow-shell --allow-secrets"),
@@ -201,6 +205,7 @@ COMMANDS = [
     Given("calendars apply -f calendars.yaml --days 30"),
     Given("calendars delete quiet"),
     Given("audit list --who ada --action job.pause -n 5"),
+    Given("audit list --job sync-tokens --since 400d --until 1s"),
 ]
 FOLLOWED = {"runs watch", "cluster watch"}
 """They get what they show in another way; `test_follow.py` has them."""
@@ -218,6 +223,8 @@ REFUSED = [
     (3, Given("nodes drain missing"), "there is no node 'missing'"),
     (3, Given("nodes undrain missing"), "there is no node 'missing'"),
     (3, Given("users delete missing"), "there is no user"),
+    (3, Given("sessions revoke ffffffffffff"), "there is no session"),
+    (2, Given("sessions revoke"), "give the ID of a session or --user"),
     (3, Given("keys delete nothing"), "there is no key"),
     (3, Given("secrets delete nothing"), "there is no secret"),
     (3, Given("alerts show nothing"), "there is no alert"),
@@ -281,6 +288,20 @@ async def more(scene: Scene) -> None:
     await service.jobs.delete("gone", by="ada")
     await service.users.create("ada", Role.VIEWER, "a long password")
     await service.users.create("olga", Role.OPERATOR, "a long password")
+    await scene.backends.sessions.create(
+        Session(
+            id="a1" * 16,
+            user="ada",
+            stamp="s",
+            token_hash="h",
+            expires_at=NOON + timedelta(days=7),
+            method=LoginMethod.OIDC,
+            created_at=ago(hours=2),
+            last_used_at=ago(minutes=4),
+            address="192.0.2.7",
+            agent="Mozilla/5.0",
+        )
+    )
     await service.keys.create(
         "deploy", Role.OPERATOR, jobs=("billing-*",), expires_at=NOON + timedelta(days=9), by="eva"
     )
@@ -432,6 +453,7 @@ def test_every_management_command_is_covered() -> None:
         "nodes": nodes,
         "cluster": cluster,
         "users": users,
+        "sessions": sessions,
         "keys": keys,
         "secrets": secrets_commands,
         "alerts": alerts,

@@ -56,7 +56,7 @@ def runs_until_interrupted(words: list[str]) -> bool:
 def adapted(words: list[str]) -> tuple[list[str], str | None]:
     """The arguments to use instead, and the input to type."""
     match words:
-        case ["login", *rest] if not any(word.endswith("-stdin") for word in rest):
+        case ["login", *rest] if not any(word.endswith("-stdin") or word == "--sso" for word in rest):
             return [*words, "--password-stdin"], PASSWORD
         case ["login" | "users", *_]:
             return words, PASSWORD

@@ -24,6 +24,7 @@ from tests.api.test_process import status
 from tests.children import ADMIN, cluster_environment, process
 from tests.docs.blocks import ROOT
 from tests.docs.commands import CLIENT, PASSWORD
+from tests.provider import ROLES, SECRET
 from tests.servers import fresh_namespace
 from tests.waiting import eventually
 
@@ -53,6 +54,8 @@ class Cluster:
     program: str
     """The text of the program `cronflow`."""
     client: httpx2.Client
+    provider_port: int
+    """Where the API expects the identity provider, which only one page starts."""
 
     def __post_init__(self) -> None:
         given = self.call("POST", "auth/token", {"username": "admin", "password": PASSWORD})
@@ -91,13 +94,21 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster(redis_url: str, mongo_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    folder, port = tmp_path_factory.mktemp("docs"), free_port()
+    folder, port, provider_port = tmp_path_factory.mktemp("docs"), free_port(), free_port()
     own = {"CRONFLOW_SECRETS_KEY": base64.b64encode(bytes(32)).decode(), "CRONFLOW_ALLOW_SHELL": "true"}
     environment = cluster_environment(redis_url, mongo_url, fresh_namespace(), **own)
     node = {
         "CRONFLOW_ALLOW_PYTHON": "billing",
         "CRONFLOW_DRAIN_TIMEOUT": "1s",
         "PYTHONPATH": f"{APPS}{os.pathsep}{ROOT}",
+    }
+    sign_in = {
+        "CRONFLOW_OIDC_ISSUER": f"http://127.0.0.1:{provider_port}",
+        "CRONFLOW_OIDC_CLIENT_ID": "cronflow",
+        "CRONFLOW_OIDC_CLIENT_SECRET": SECRET,
+        "CRONFLOW_OIDC_SCOPES": "openid profile email groups offline_access",
+        "CRONFLOW_OIDC_ROLES": ROLES,
+        "CRONFLOW_PUBLIC_URL": f"http://127.0.0.1:{port}",
     }
     # The temporary directories of pytest are too long for the address of a socket.
     commands = Path(tempfile.mkdtemp()) / "commands"
@@ -112,7 +123,9 @@ def cluster(redis_url: str, mongo_url: str, tmp_path_factory: pytest.TempPathFac
                 ["cronflow", "node", "--name", NODE, "--label", "disk=large"], environment | node, folder / "node.log"
             )
         )
-        stack.enter_context(process(["cronflow", "api", "--port", str(port)], environment | ADMIN, folder / "api.log"))
+        stack.enter_context(
+            process(["cronflow", "api", "--port", str(port)], environment | ADMIN | sign_in, folder / "api.log")
+        )
         stack.enter_context(process(["tests.docs.commands", str(commands)], environment, folder / "commands.log"))
         url = f"http://127.0.0.1:{port}"
         asyncio.run(eventually(lambda: status(f"{url}/readyz")[0] == 200, what="the API is ready"))
@@ -120,4 +133,4 @@ def cluster(redis_url: str, mongo_url: str, tmp_path_factory: pytest.TempPathFac
         program = CLIENT.format(python=sys.executable, path=str(commands))
         hooks = f"http://127.0.0.1:{receiver.server_address[1]}"
         with httpx2.Client(base_url=f"{url}/api/v1", timeout=30) as client:
-            yield Cluster(url, hooks, environment, program, client)
+            yield Cluster(url, hooks, environment, program, client, provider_port)

@@ -12,6 +12,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from cronflow.files.jobs import read_job_files
 from tests.docs.blocks import EXECUTED, PAGES, PARSED, ROOT, SHOWN, Block, blocks
 from tests.docs.commands import PASSWORD
 from tests.docs.conftest import APPS, Cluster
+from tests.provider import SECRET, providing
 
 pytestmark = pytest.mark.chaos
 
@@ -113,6 +115,11 @@ SCENES = {
         prints=("ada, operator", "created", "context prod"),
     ),
     "logins-and-secrets.md": Scene(files={"secrets/admin": PASSWORD}, prints=("ada", "cfk.ci.")),
+    "single-sign-on.md": Scene(
+        environment={**LOGGED_IN, "CRONFLOW_JWT_SECRET": "only for this page, and long enough for it"},
+        files={"secrets/oidc": SECRET},
+        prints=("ok  oidc:ada, admin", "device", "sessions of oidc:grace revoked"),
+    ),
     "use-the-api.md": Scene(
         report=False,
         environment={"PASSWORD": PASSWORD},
@@ -193,6 +200,15 @@ def tools(folder: Path, cronflow: str) -> Path:
 async def test_every_block_of_a_page_works(page: Path, cluster: Cluster, tmp_path: Path, home: Path) -> None:
     folder = tmp_path / "here"
     folder.mkdir()
+    with ExitStack() as stack:
+        if page.name == "single-sign-on.md":
+            provider = stack.enter_context(providing(cluster.provider_port))
+            stack.enter_context(provider.entering_codes("ada"))
+        await run_page(page, cluster, folder, tmp_path, home)
+
+
+async def run_page(page: Path, cluster: Cluster, folder: Path, tmp_path: Path, home: Path) -> None:
+    """Run all blocks of a page."""
     try:
         scene, stand_ins = await prepared(page, cluster, folder)
         environment = {

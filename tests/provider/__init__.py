@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,7 +42,25 @@ class Provider:
 
     def change(self, what: str, **content: Any) -> Any:
         """See `provider.mjs`."""
-        return httpx2.post(f"{self.issuer}/test/{what}", json=content, timeout=30).json()
+        return httpx2.post(f"{self.issuer}/test/{what}", json=content, timeout=30, verify=False).json()
+
+    @contextmanager
+    def entering_codes(self, name: str) -> Iterator[None]:
+        """Meanwhile, this person enters the code of every device."""
+        over = threading.Event()
+
+        def enter() -> None:
+            while not over.wait(0.2):
+                for code in self.change("codes"):
+                    self.enter_code(code, name)
+
+        thread = threading.Thread(target=enter)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
     def reset(self) -> None:
         """As at the start."""
@@ -49,36 +68,34 @@ class Provider:
         self.change("claims", **{"in": "id_token"})
         self.change("people", **PEOPLE)
 
-    def log_in(self, url: str, name: str, browser: httpx2.Client | None = None) -> httpx2.Response:
+    def log_in(self, url: str, name: str) -> httpx2.Response:
         """Open the address and give the name; returns the first answer that leads back from the provider."""
-        browser = browser or httpx2.Client(timeout=30)
-        answer = browser.get(url)
-        for _ in range(5):
-            while answer.is_redirect:
-                target = urljoin(str(answer.url), answer.headers["Location"])
-                if not target.startswith(f"{self.issuer}/"):
-                    return answer
-                answer = browser.get(target)
-            assert answer.status_code == 200, answer.text
-            if 'name="login"' not in answer.text:
-                return answer
-            answer = browser.post(str(answer.url), data={"login": name})
+        with httpx2.Client(timeout=30, verify=False) as browser:
+            answer = browser.get(url)
+            for _ in range(5):
+                while answer.is_redirect:
+                    target = urljoin(str(answer.url), answer.headers["Location"])
+                    if not target.startswith(f"{self.issuer}/"):
+                        return answer
+                    answer = browser.get(target)
+                assert answer.status_code == 200, answer.text
+                answer = browser.post(str(answer.url), data={"login": name})
         raise AssertionError(answer.text)
 
     def enter_code(self, code: str, name: str) -> None:
         """Enter the code of a device, confirm it and log in."""
-        browser = httpx2.Client(timeout=30)
-        answer = browser.get(f"{self.issuer}/device")
-        for _ in range(10):
-            while answer.is_redirect:
-                answer = browser.get(urljoin(str(answer.url), answer.headers["Location"]))
-            if answer.text == "done":
-                return
-            given = {field: unescape(value) for field, value in FIELD.findall(answer.text)}
-            given |= {"user_code": code} if "user_code" in given else {}
-            given |= {"login": name} if "login" in given else {}
-            action = ACTION.search(answer.text)
-            answer = browser.post(unescape(action[1]) if action else str(answer.url), data=given)
+        with httpx2.Client(timeout=30, verify=False) as browser:
+            answer = browser.get(f"{self.issuer}/device")
+            for _ in range(10):
+                while answer.is_redirect:
+                    answer = browser.get(urljoin(str(answer.url), answer.headers["Location"]))
+                if answer.text == "done":
+                    return
+                given = {field: unescape(value) for field, value in FIELD.findall(answer.text)}
+                given |= {"user_code": code} if "user_code" in given else {}
+                given |= {"login": name} if "login" in given else {}
+                action = ACTION.search(answer.text)
+                answer = browser.post(unescape(action[1]) if action else str(answer.url), data=given)
         raise AssertionError(answer.text)
 
 
@@ -109,8 +126,8 @@ def install() -> None:
 
 
 @contextmanager
-def providing() -> Iterator[Provider]:
-    """A provider on a free port of loopback. Skips without Node."""
+def providing(port: int = 0) -> Iterator[Provider]:
+    """A provider on this port of loopback, or on a free one. Skips without Node."""
     node = shutil.which("node")
     if node is None or shutil.which("npm") is None:
         missing("Node is not installed")
@@ -121,7 +138,7 @@ def providing() -> Iterator[Provider]:
     install()
     child = subprocess.Popen(
         [*tied_to_parent(), node, str(FOLDER / "provider.mjs")],
-        env=child_environment(),
+        env=child_environment(PORT=str(port)),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

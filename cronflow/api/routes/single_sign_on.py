@@ -172,8 +172,8 @@ async def start_device_login(single_sign_on: UsesSingleSignOn, address: Address)
 )
 async def poll_device_login(
     logins: UsesLogins,
-    single_sign_on: UsesSingleSignOn,
     asked: Annotated[DevicePoll, body(DevicePoll)],
+    single_sign_on: UsesSingleSignOn,
     request: Request,
     response: Response,
 ) -> TokensSchema | PendingLoginSchema:
@@ -190,7 +190,7 @@ async def poll_device_login(
 
 @router.post("/auth/oidc/loopback", responses=may(404))
 async def start_loopback_login(
-    single_sign_on: UsesSingleSignOn, address: Address, asked: Annotated[LoopbackInput, body(LoopbackInput)]
+    address: Address, asked: Annotated[LoopbackInput, body(LoopbackInput)], single_sign_on: UsesSingleSignOn
 ) -> LoopbackLoginSchema:
     """Begin a login of a command that opens a browser on its machine and listens there (RFC 8252)."""
     if not 1024 <= asked.port <= 65535:
@@ -202,8 +202,8 @@ async def start_loopback_login(
 @router.post("/auth/oidc/loopback/token", responses=may(403, 404))
 async def finish_loopback_login(
     logins: UsesLogins,
-    single_sign_on: UsesSingleSignOn,
     asked: Annotated[LoopbackAnswer, body(LoopbackAnswer)],
+    single_sign_on: UsesSingleSignOn,
     request: Request,
 ) -> TokensSchema:
     """The tokens for the answer of the identity provider, once. 401 when it is not valid, 403 when the person has no

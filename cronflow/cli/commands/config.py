@@ -58,9 +58,10 @@ def show_config(output: Output = Format.TABLE) -> None:
 @config.command()
 def check(output: Output = Format.TABLE) -> None:
     """Check the settings and print every problem; exit code 2 if there are any."""
-    from cronflow.config import describe
+    from cronflow.config import describe, oidc_config
 
     read = settings()
+    oidc_config(read)
     sources = Counter(source for _, _, source in describe(read))
     sources.pop("default", None)
     found = current_login()
