@@ -16,9 +16,11 @@ from cronflow.config import (
     credentials,
     describe,
     load_settings,
+    oidc_config,
     remove_settings,
     weaknesses,
 )
+from cronflow.config.settings import secrets_of
 from cronflow.domain.durations import format_duration
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.job import Retry
@@ -663,6 +665,65 @@ def test_a_password_comes_from_one_place(tmp_path: Path) -> None:
         file.write_text(content)
         short = load(tmp_path, CRONFLOW_ADMIN_PASSWORD_FILE=str(file), CRONFLOW_JWT_SECRET=SECRET)
         assert credentials_problems(short) == ["CRONFLOW_ADMIN_PASSWORD_FILE"]
+
+
+OIDC = {
+    "CRONFLOW_OIDC_ISSUER": "https://id.example.com/realms/work",
+    "CRONFLOW_OIDC_CLIENT_ID": "cronflow",
+    "CRONFLOW_OIDC_ROLES": "admins=admin, payroll=editor:payroll-*",
+    "CRONFLOW_PUBLIC_URL": "https://cron.example.com/",
+}
+
+
+def test_single_sign_on_needs_all_its_settings_and_shows_no_secret(tmp_path: Path) -> None:
+    assert oidc_config(load(tmp_path)) is None
+    (tmp_path / "secret").write_text("geheim\n")
+    read = load(tmp_path, **OIDC, CRONFLOW_OIDC_CLIENT_SECRET_FILE=str(tmp_path / "secret"))
+    found = oidc_config(read)
+    assert found is not None
+    assert (found.issuer, found.secret) == (OIDC["CRONFLOW_OIDC_ISSUER"], "geheim")
+    assert found.public_url == "https://cron.example.com"
+    assert [str(one) for one in found.roles] == ["admins=admin", "payroll=editor:payroll-*"]
+    assert "geheim" not in repr(found)
+    assert "geheim" in secrets_of(read)
+    shown = source(load(tmp_path, **OIDC, CRONFLOW_OIDC_CLIENT_SECRET="geheim"), "OIDC_CLIENT_SECRET")
+    assert shown[0] == "***"
+
+
+@pytest.mark.parametrize(
+    ("changed", "places"),
+    [
+        ({"OIDC_ISSUER": ""}, ["OIDC_CLIENT_ID", "OIDC_ROLES"]),
+        ({"OIDC_CLIENT_ID": "", "OIDC_ROLES": "", "PUBLIC_URL": ""}, ["OIDC_CLIENT_ID", "PUBLIC_URL", "OIDC_ROLES"]),
+        ({"PUBLIC_URL": "https://example.com/cron"}, ["PUBLIC_URL"]),
+        ({"OIDC_CLIENT_SECRET": "x", "OIDC_CLIENT_SECRET_FILE": "/x"}, ["OIDC_CLIENT_SECRET_FILE"]),
+        ({"OIDC_CLIENT_SECRET_FILE": "/nowhere"}, ["OIDC_CLIENT_SECRET_FILE"]),
+    ],
+    ids=str,
+)
+def test_what_is_missing_for_single_sign_on_is_reported_at_once(
+    tmp_path: Path, changed: dict[str, str], places: list[str]
+) -> None:
+    given = OIDC | {f"CRONFLOW_{name}": value for name, value in changed.items()}
+    with pytest.raises(InvalidInput) as caught:
+        oidc_config(load(tmp_path, **given))
+    assert [one.place.removeprefix("CRONFLOW_") for one in caught.value.problems] == places
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("OIDC_ISSUER", "http://id.example.com", "must use https"),
+        ("OIDC_ISSUER", "https://id.example.com?x=1", "no user, query or fragment"),
+        ("OIDC_SCOPES", 'openid "x"', "is not a scope"),
+        ("OIDC_ROLES", "admins=boss, x", "does not give a group one of the roles"),
+    ],
+)
+def test_a_setting_of_single_sign_on_that_cannot_be_right_is_refused(
+    tmp_path: Path, name: str, value: str, message: str
+) -> None:
+    assert message in problems_of(tmp_path, **{f"CRONFLOW_{name}": value})[0]
+    assert load(tmp_path, CRONFLOW_OIDC_ISSUER="http://127.0.0.1:9000").oidc_issuer == "http://127.0.0.1:9000"
 
 
 def test_the_settings_leave_the_environment_and_all_else_stays() -> None:

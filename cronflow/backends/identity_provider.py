@@ -147,7 +147,9 @@ class OidcProvider:
             raise SignInRefused("invalid", "the identity provider sent no ID token; does OIDC_SCOPES have openid?")
         known = claims.get("sub", subject)
         groups = groups_in(claims, self._groups_claim)
-        if (groups is None or not claims) and isinstance(access, str):
+        # A refresh needs no name.
+        has_name = subject is not None or any(name in claims for name in ("preferred_username", "email"))
+        if (groups is None or not claims or not has_name) and isinstance(access, str):
             info = await self._userinfo(access)
             if info is not None:
                 if info.get("sub") != known:

@@ -9,7 +9,6 @@ the session ends after UNCHECKED_LASTS. A change of the settings makes the next 
 from __future__ import annotations
 
 import hashlib
-import hmac
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -67,7 +66,7 @@ class OidcPeople:
                 if await self._users.create(made):
                     return made
                 continue
-            if not hmac.compare_digest(user.subject, self._subject(identity.subject)):
+            if user.subject != self._subject(identity.subject):
                 what = f"{name} is known here as another person of the identity provider; an admin can delete that user"
                 raise SignInRefused("name", what)
             if not user.enabled:

@@ -15,8 +15,11 @@ from cronflow.domain.access import Role
 from tests.api.conftest import Client, the_api
 from tests.cli.scene import Scene
 
-LOGIN = ("token", "refresh", "logout", "session", "session/refresh", "session/logout", "options")
-LOGIN += ("oidc/start", "oidc/callback", "oidc/device", "oidc/device/token", "oidc/loopback", "oidc/loopback/token")
+PROVIDER = ("start", "callback", "device", "device/token", "loopback", "loopback/token")
+LOGIN = (
+    *("token", "refresh", "logout", "session", "session/refresh", "session/logout", "options"),
+    *(f"oidc/{path}" for path in PROVIDER),
+)
 REFERENCE = ("/docs", "/redoc", *(f"{ASSETS}/{name}" for name in (*FILES, START)))
 PUBLIC = {"/livez", "/readyz", *REFERENCE, *(f"/api/v1/auth/{path}" for path in LOGIN)}
 """Routes without a login: everything in this list is public."""

@@ -17,7 +17,18 @@ from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.redis.access import RedisRateLimiter, RedisTicketStore
 from cronflow.backends.redis.connection import RedisConnection
 from cronflow.bootstrap.backends import adapters
-from cronflow.domain.access import ApiKey, AuditEntry, Principal, Role, Secret, Session, User
+from cronflow.domain.access import (
+    ApiKey,
+    AuditEntry,
+    LoginMethod,
+    Principal,
+    Role,
+    Secret,
+    Session,
+    User,
+    UserSource,
+    entry_id,
+)
 from cronflow.ports import AuditQuery, Backends, RateLimiter, TicketStore
 from cronflow.testing.clock import FakeClock
 from cronflow.testing.memory import memory_backends
@@ -164,6 +175,49 @@ async def test_a_session_that_has_ended_is_gone_and_cannot_be_rotated(stores: Ba
     assert not await stores.sessions.rotate("f1", "h1", "h2")
 
 
+async def test_a_session_comes_back_whole_is_touched_confirmed_and_listed_by_user(stores: Backends) -> None:
+    at = SystemClock().now().replace(microsecond=0)
+    whole = a_session(
+        method=LoginMethod.DEVICE,
+        created_at=at,
+        last_used_at=at,
+        address="2001:db8::1",
+        agent="curl",
+        checked_at=at,
+        rules="r",
+        grant="k:sealed",
+    )
+    for session in (whole, a_session(id="f3"), a_session(id="f2", user="bob")):
+        await stores.sessions.create(session)
+    assert await stores.sessions.get("f1") == whole
+    assert [one.id for one in await stores.sessions.find(limit=2)] == ["f1", "f2"]
+    assert [one.id for one in await stores.sessions.find(after="f2")] == ["f3"]
+    assert [one.id for one in await stores.sessions.find(user="ada")] == ["f1", "f3"]
+    later = at + timedelta(minutes=5)
+    await stores.sessions.touch("f1", later)
+    await stores.sessions.confirm("f1", later, "r2", "k:again")
+    found = replace(whole, last_used_at=later, checked_at=later, rules="r2", grant="k:again")
+    assert await stores.sessions.get("f1") == found
+    await stores.sessions.touch("gone", at)
+    await stores.sessions.confirm("gone", at, "", "")
+    assert await stores.sessions.get("gone") is None
+
+
+async def test_a_session_of_0_11_is_read_as_one_with_a_password(mongo_url: str, emptied_namespace: str) -> None:
+    async with emptied(mongo_url, emptied_namespace) as database:
+        until = SystemClock().now().replace(microsecond=0) + timedelta(days=1)
+        old = {"_id": "f1", "user": "ada", "stamp": "s1", "token_hash": "h1", "expires_at": until}
+        await database["sessions"].insert_one(old)
+        found = await adapters(RedisConnection("redis://nobody", emptied_namespace), database).sessions.get("f1")
+        assert found == a_session(expires_at=until)
+
+
+async def test_a_person_of_the_provider_comes_back_with_the_subject(stores: Backends) -> None:
+    person = replace(ADA, name="oidc:ada@example.com", source=UserSource.OIDC, subject="https://id.example.com 1")
+    assert await stores.users.create(person)
+    assert await stores.users.get(person.name) == person
+
+
 async def test_mongodb_takes_expired_sessions_away(mongo_url: str, namespace: str) -> None:
     async with MongoDatabase(mongo_url, namespace) as database:
         index = (await database["sessions"].index_information())["expired"]
@@ -221,6 +275,17 @@ async def test_entries_are_chosen_by_author_action_and_target(stores: Backends) 
         (AuditQuery(target="job:b", by="ada"), ["0003"]),
     ):
         assert [entry.id for entry in await stores.audit.find(query)] == ids
+
+
+async def test_entries_are_chosen_by_time_and_by_job_and_its_runs(stores: Backends) -> None:
+    targets = ("job:a", "run:a@1", "job:ab", "run:ab@1", "user:a")
+    instants = [T0 + timedelta(seconds=n) for n in range(5)]
+    entries = [an_entry(0, id=f"{entry_id(at)}-x", target=target) for at, target in zip(instants, targets, strict=True)]
+    await stores.audit.append(entries)
+    assert await stores.audit.find(AuditQuery(job="a")) == entries[1::-1]
+    assert await stores.audit.find(AuditQuery(since=instants[1], until=instants[3])) == entries[2:0:-1]
+    assert await stores.audit.find(AuditQuery(until=instants[3], before=entries[2].id)) == entries[1::-1]
+    assert await stores.audit.find(AuditQuery(until=instants[1], before=entries[3].id)) == entries[:1]
 
 
 async def test_entries_go_when_they_are_too_old(stores: Backends) -> None:
@@ -381,3 +446,17 @@ async def test_a_free_attempt_does_not_prolong_the_time_of_its_key_in_redis(redi
         assert await connection.command("PEXPIRE", key, 60_000) == 1
         await limiter.attempt("a", 3, 600.0, 900.0)
         assert 0 < await connection.command("PTTL", key) <= 60_000
+
+
+async def test_a_login_that_has_begun_is_taken_by_one(rates: Rates) -> None:
+    await rates.tickets.put_login("a", "k:sealed", 500)
+    assert await rates.tickets.get_login("a") == "k:sealed"
+    taken = await asyncio.gather(*(rates.tickets.take_login("a") for _ in range(5)))
+    assert sorted(taken, key=str) == [None] * 4 + ["k:sealed"]
+    assert await rates.tickets.get_login("a") is None
+    await rates.tickets.put_login("b", "k:sealed", 0.001)
+
+    async def gone() -> bool:
+        return await rates.tickets.get_login("b") is None
+
+    await eventually(gone)
