@@ -205,7 +205,7 @@ COMMANDS = [
     Given("calendars apply -f calendars.yaml --days 30"),
     Given("calendars delete quiet"),
     Given("audit list --who ada --action job.pause -n 5"),
-    Given("audit list --job sync-tokens --since 400d --until 1s"),
+    Given("audit list --who ada --job sync-tokens --since 2h --until 1h"),
 ]
 FOLLOWED = {"runs watch", "cluster watch"}
 """They get what they show in another way; `test_follow.py` has them."""

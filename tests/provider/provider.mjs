@@ -28,7 +28,7 @@ let people = {}, forge = {}, inUserinfo = false, number = 0, keys, provider;
 const client = (id, grants) => ({
   client_id: id, client_secret: 'a secret of the tests, and of nothing else', application_type: 'native',
   grant_types: grants, response_types: ['code'], scope: 'openid profile email groups offline_access',
-  redirect_uris: ['http://127.0.0.1/callback', 'http://127.0.0.1/api/v1/auth/oidc/callback'],
+  redirect_uris: ['http://127.0.0.1/callback', 'http://localhost/api/v1/auth/oidc/callback', 'http://127.0.0.1/api/v1/auth/oidc/callback'],
 });
 const DEVICE = 'urn:ietf:params:oauth:grant-type:device_code';
 

@@ -113,6 +113,7 @@ def _user_table(found: Sequence[UserSchema]) -> None:
             (Column("ROLE"), lambda user: user["role"]),
             (Column("JOBS", drop=2), lambda user: " ".join(user["jobs"]) or "all"),
             (Column("RIGHTS", drop=3), _rights),
+            (Column("SOURCE", drop=4), lambda user: user["source"]),
             (Column("STATE"), lambda user: formatting.word("active" if user["enabled"] else "disabled")),
             (Column("CREATED", drop=1), lambda user: times.absolute(user["created_at"])),
         ],
