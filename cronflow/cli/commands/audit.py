@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from cronflow.cli.connect import Cluster
     from cronflow.schemas.access import AuditSchema
 
+LOGINS = ("session.", "login.")
+
 audit = new_group("Show who changed what.")
 
 
@@ -67,8 +69,13 @@ def list_audit(
 
 
 def _changed(entry: AuditSchema) -> str:
-    """`key: old → new` for every key that differs."""
+    """`key: old → new` for every key that differs, and what is known of a login."""
     before, after = entry["before"], entry["after"]
+    if entry["action"].startswith(LOGINS):
+        facts = after if isinstance(after, Mapping) else before
+        return (
+            ", ".join(f"{key}: {_short(value)}" for key, value in facts.items()) if isinstance(facts, Mapping) else ""
+        )
     if not isinstance(before, Mapping) or not isinstance(after, Mapping):
         return ""
     old, new = cast("Mapping[str, object]", before), cast("Mapping[str, object]", after)
