@@ -93,6 +93,15 @@ def check_written(principal: Principal, jobs: Sequence[Job]) -> None:
         raise NotAllowed(Role.ADMIN, principal, f"{problems[0]}{more}")
 
 
+def check_deleted(principal: Principal, names: Sequence[str]) -> None:
+    """Raises NotAllowed unless the principal may delete all of these jobs."""
+    refused = [name for name in names if not principal.may_touch(name)]
+    if refused:
+        shown = ", ".join(refused[:5]) + (f" and {len(refused) - 5} more" if len(refused) > 5 else "")
+        why = f"{principal.name} is limited to {' '.join(principal.jobs)} and may not delete {shown}"
+        raise NotAllowed(Role.EDITOR, principal, why)
+
+
 def check_args(principal: Principal, job: Job, args: Mapping[str, object] | None) -> None:
     """Raises InvalidInput for arguments of a job that takes none, NotAllowed for those that could reach a secret."""
     if not args:

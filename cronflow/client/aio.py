@@ -287,18 +287,24 @@ class Jobs:
     async def delete(self, name: str, *, version: int | None = None) -> DeletedSchema:
         return await self._client.send(Call("DELETE", path_of("jobs", name), headers=_if(version)))
 
-    async def plan(self, jobs: Sequence[Mapping[str, object]], *, days: int = 7) -> Sequence[AppliedSchema]:
+    async def plan(
+        self, jobs: Sequence[Mapping[str, object]], *, days: int = 7, prune: str | None = None
+    ) -> Sequence[AppliedSchema]:
         """What would change if these jobs were applied, and which runs of the coming days would appear and vanish;
-        nothing is written.
+        nothing is written. `prune` as in `apply`.
         """
-        call = Call("POST", path_of("jobs", "plan"), params={"days": days}, body={"jobs": [*jobs]}, repeatable=True)
+        body = {"jobs": [*jobs], **given(prune=None if prune is None else {"owner": prune})}
+        call = Call("POST", path_of("jobs", "plan"), params={"days": days}, body=body, repeatable=True)
         return (await self._client.send(call))["jobs"]
 
-    async def apply(self, jobs: Sequence[Mapping[str, object]], *, days: int = 7) -> Sequence[AppliedSchema]:
+    async def apply(
+        self, jobs: Sequence[Mapping[str, object]], *, days: int = 7, prune: str | None = None
+    ) -> Sequence[AppliedSchema]:
         """Create or replace these jobs; nothing is written unless all of them are valid. Returns also which runs of the
-        coming days appear and vanish.
+        coming days appear and vanish. `prune`: delete the other jobs with this value of the label `owner`.
         """
-        call = Call("POST", path_of("jobs", "apply"), params={"days": days}, body={"jobs": [*jobs]}, repeatable=True)
+        body = {"jobs": [*jobs], **given(prune=None if prune is None else {"owner": prune})}
+        call = Call("POST", path_of("jobs", "apply"), params={"days": days}, body=body, repeatable=True)
         return (await self._client.send(call))["jobs"]
 
     async def run(self, name: str, args: Mapping[str, object] | None = None, *, key: str | None = None) -> AskedSchema:

@@ -91,6 +91,7 @@ from cronflow.schemas.stream import EventSchema, event_schema
 from cronflow.schemas.why import WhySchema, why_schema
 from cronflow.usecases import UseCases
 from cronflow.usecases.backfills import BackfillProgress
+from cronflow.usecases.pruning import Prune
 from cronflow.usecases.run_changes import DAYS
 from cronflow.usecases.search import JobFilter, labels_of
 
@@ -176,13 +177,23 @@ class LocalJobs(Resource):
     async def get(self, name: str) -> JobSchema:
         return await self._shown(await self._service.jobs.get(name))
 
-    async def plan(self, jobs: Sequence[Mapping[str, object]], *, days: int = DAYS) -> Sequence[AppliedSchema]:
-        found = await self._service.jobs.compare(self._parsed(jobs), _implicit_misfires(jobs), days=days)
+    async def plan(
+        self, jobs: Sequence[Mapping[str, object]], *, days: int = DAYS, prune: str | None = None
+    ) -> Sequence[AppliedSchema]:
+        gone = None if prune is None else Prune(prune)
+        found = await self._service.jobs.compare(self._parsed(jobs), _implicit_misfires(jobs), days=days, prune=gone)
         return [comparison_schema(one) for one in found]
 
-    async def apply(self, jobs: Sequence[Mapping[str, object]], *, days: int = DAYS) -> Sequence[AppliedSchema]:
-        implicit = _implicit_misfires(jobs)
-        done = await self._service.jobs.applied(self._parsed(jobs), by=self._by, implicit_misfires=implicit, days=days)
+    async def apply(
+        self, jobs: Sequence[Mapping[str, object]], *, days: int = DAYS, prune: str | None = None
+    ) -> Sequence[AppliedSchema]:
+        done = await self._service.jobs.applied(
+            self._parsed(jobs),
+            by=self._by,
+            implicit_misfires=_implicit_misfires(jobs),
+            days=days,
+            prune=None if prune is None else Prune(prune),
+        )
         return [comparison_schema(one) for one in done]
 
     def _parsed(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[Job]:

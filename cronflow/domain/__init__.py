@@ -53,6 +53,7 @@ Event            Something that happened, named in the past tense.
 User             A person who logs in with a password. A login begins a session.
 API key          The credential of a script.
 Principal        The author of a request: a user or an API key, with a role.
+Owner            Whose a job is, by its label `owner`. A change that prunes deletes only jobs of one owner.
 Secret           A sealed value that jobs refer to by name and only attempts can read.
 Audit log        Who changed what, and when: one audit entry for each change.
 Alert            A rule that sends notifications to a webhook.

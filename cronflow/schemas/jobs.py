@@ -159,14 +159,14 @@ class AppliedSchema(Schema):
 
     name: str
     """The job."""
-    result: Result
+    result: Result | Literal["deleted"]
     """What was or would be done."""
     state: JobState
-    """State after the change."""
+    """State after the change; without a meaning for a deleted job."""
     next_fire: str | None
     """When it is due next after the change, without excluded instants."""
     changes: NotRequired[list[DifferenceSchema]]
-    """Changed fields; only in a plan, for a job that would change."""
+    """Changed fields; only in a plan, for a job that would change or be deleted."""
     warnings: NotRequired[list[str]]
     """What needs attention: due fires that the change skips, a job that no live node can run, or that never runs
     again.

@@ -206,7 +206,7 @@ class Editor:
 
         def change(record: JobRecord, now: datetime) -> JobRecord:
             _expect(name, record, expected)
-            return replace(record, deleted_at=now, next_fire=None, due_at=None, pause=None)
+            return deleted(record, now)
 
         return await self._edit(name, change, "deleted", by)
 
@@ -438,6 +438,11 @@ def redefined(record: JobRecord, job: Job, now: datetime) -> JobRecord:
     paused = record.paused and record.deleted_at is None
     pause = record.pause if paused else None
     return replace(counted, deleted_at=None, paused=paused, pause=pause, next_fire=fire, due_at=fire)
+
+
+def deleted(record: JobRecord, now: datetime) -> JobRecord:
+    """The record after the deletion of its job."""
+    return replace(record, deleted_at=now, next_fire=None, due_at=None, pause=None)
 
 
 def _first_fire(record: JobRecord, now: datetime, consumed: datetime | None) -> datetime | None:

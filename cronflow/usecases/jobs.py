@@ -12,13 +12,13 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
-from typing import cast
+from typing import Literal
 
 from cronflow.documents import job_document
+from cronflow.documents.differences import Difference, differences
 from cronflow.documents.values import instant_text, under
 from cronflow.domain.capabilities import Needs, needs_of
 from cronflow.domain.cluster import Member
-from cronflow.domain.concurrency import limit_problems
 from cronflow.domain.durations import to_the_minute
 from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, Problem
 from cronflow.domain.events import (
@@ -30,8 +30,9 @@ from cronflow.domain.events import (
     JobPaused,
     JobResumed,
 )
-from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord, label_problems, target_mismatches, target_problems
+from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord
 from cronflow.domain.job_breaker import BreakerState
+from cronflow.domain.job_problems import problems_of
 from cronflow.domain.placement import OTHERS_KEPT, unable
 from cronflow.domain.planning import fires_text, first_fire, run_on_request
 from cronflow.domain.resources import NOTHING, ResourceAmount
@@ -41,14 +42,14 @@ from cronflow.domain.schedule.fires import is_dynamic
 from cronflow.domain.schedule.kinds import Once, Schedule
 from cronflow.domain.schedule.pins import book_of, name_of_pin, pins_of
 from cronflow.domain.schedule.preview import Preview, PreviewRow, just_before, preview, rows_after
-from cronflow.domain.upstream_values import upstream_problems
 from cronflow.ports import Backends, Bus, Clock, Signal
 from cronflow.usecases.audit import Auditor, Changed
 from cronflow.usecases.calendar_binding import bind_jobs, bind_schedule, bound_job
-from cronflow.usecases.edit import Edited, Editor, Result, consumed, is_same, left_behind, redefined
+from cronflow.usecases.edit import Edited, Editor, Result, consumed, deleted, is_same, left_behind, redefined
 from cronflow.usecases.job_breakers import JobBreakers
 from cronflow.usecases.job_graph import JobGraphUseCases
 from cronflow.usecases.limit_names import refuse_absent_limits
+from cronflow.usecases.pruning import Prune, pruned_by
 from cronflow.usecases.run_changes import DAYS, check_days, never_again, run_changes
 
 BATCH = 250
@@ -58,7 +59,6 @@ LONGEST_MAP = timedelta(weeks=53)
 MOST_COUNTED = 50_000
 """At most this many runs of a job are counted for its day map."""
 
-Difference = tuple[str, object, object]
 NONE_IMPLICIT: Mapping[str, str] = {}
 
 
@@ -71,7 +71,7 @@ class Comparison:
     """
 
     record: JobRecord
-    result: Result
+    result: Result | Literal["deleted"]
     differences: Sequence[Difference] = ()
     warnings: Sequence[str] = ()
     runs: FireChanges | None = None
@@ -117,15 +117,37 @@ class JobUseCases:
         each: Callable[[], None] = lambda: None,
         implicit_misfires: Mapping[str, str] = NONE_IMPLICIT,
         days: int = 0,
+        prune: Prune | None = None,
     ) -> list[Comparison]:
         """Like `apply`, but return each job as it was left, with its result, and what becomes of its runs in these
-        days.
+        days. With `prune`, the jobs that are deleted follow; they are checked before anything is written. Raises
+        Conflict if one of them is changed concurrently: the others may be applied, and applying again is safe.
         """
         check_days(days)
+        gone: Sequence[JobRecord] = ()
+        if prune is not None:
+            _check(jobs)
+            gone = await self._pruned(jobs, prune)
         done = await self._apply(jobs, by, each, implicit_misfires)
         edited = [done[job.name] for job in jobs]
         found = [Comparison(one.after, one.result, warnings=_skipped(one.after, one.result)) for one in edited]
-        return await self._with_warnings(await self._with_runs([one.before for one in edited], found, days))
+        before = [one.before for one in edited]
+        for record in gone:
+            found.append(Comparison(await self._delete_pruned(record, by), "deleted"))
+            before.append(record)
+        return await self._with_warnings(await self._with_runs(before, found, days))
+
+    async def _delete_pruned(self, record: JobRecord, by: str) -> JobRecord:
+        try:
+            return await self.delete(record.name, by=by, expected=record.ver)
+        except NotFound:
+            return deleted(record, self._clock.now())  # somebody else has deleted it
+
+    async def _pruned(self, jobs: Sequence[Job], prune: Prune) -> list[JobRecord]:
+        """The jobs that a change deletes. Raises InvalidInput as `pruned_by` does."""
+        found = await self._backends.jobs.get([job.name for job in jobs])
+        stored = {record.name: record for record in found if record.deleted_at is None}
+        return await pruned_by(self._backends, _places(jobs), prune, stored)
 
     async def _apply(
         self, jobs: Sequence[Job], by: str, each: Callable[[], None], implicit_misfires: Mapping[str, str]
@@ -252,10 +274,15 @@ class JobUseCases:
         await notify_leader(self._backends.bus)
 
     async def compare(
-        self, jobs: Sequence[Job], implicit_misfires: Mapping[str, str] = NONE_IMPLICIT, *, days: int = 0
+        self,
+        jobs: Sequence[Job],
+        implicit_misfires: Mapping[str, str] = NONE_IMPLICIT,
+        *,
+        days: int = 0,
+        prune: Prune | None = None,
     ) -> list[Comparison]:
-        """Predict what `apply` would do now, and what becomes of the runs in these days. Raises InvalidInput as
-        `apply` does.
+        """Predict what `applied` would do now, and what becomes of the runs in these days. Raises InvalidInput as
+        `applied` does.
         """
         check_days(days)
         _check(jobs)
@@ -266,8 +293,12 @@ class JobUseCases:
         found = await self._backends.jobs.get([job.name for job in jobs])
         _refuse_missed(jobs, {record.name: record for record in found}, implicit_misfires, now)
         stored = {record.name: record for record in found if record.deleted_at is None}
+        gone = [] if prune is None else await pruned_by(self._backends, _places(jobs), prune, stored)
         compared = [compare(stored.get(job.name), job, now) for job in jobs]
-        return await self._with_warnings(await self._with_runs([stored.get(job.name) for job in jobs], compared, days))
+        compared += [_compare_deleted(record, now) for record in gone]
+        return await self._with_warnings(
+            await self._with_runs([*(stored.get(job.name) for job in jobs), *gone], compared, days)
+        )
 
     async def _with_runs(
         self, before: Sequence[JobRecord | None], comparisons: Sequence[Comparison], days: int
@@ -279,6 +310,8 @@ class JobUseCases:
         return [
             one
             if one.result == "unchanged"
+            else replace(one, runs=changed)
+            if one.result == "deleted"
             else replace(one, warnings=[*one.warnings, *never_again(one.record, now)], runs=changed)
             for one, changed in zip(comparisons, runs, strict=True)
         ]
@@ -301,6 +334,9 @@ class JobUseCases:
         found: dict[tuple[Needs, ResourceAmount], list[str]] = {}
         warned = []
         for comparison in comparisons:
+            if comparison.result == "deleted":
+                warned.append(comparison)
+                continue
             job = comparison.record.job
             wanted = needs_of(job), job.resources
             if wanted not in found:
@@ -475,8 +511,16 @@ def compare(stored: JobRecord | None, job: Job, now: datetime) -> Comparison:
     left = left_behind(stored, planned.next_fire, now)
     if left is not None and stored.active:
         warnings.append(_skip_text(*left))
-    differences = [*_differences(stored.job, job), *_pin_differences(stored.job, job)]
-    return Comparison(planned, "changed", differences, warnings)
+    changed = [*_differences(stored.job, job), *_pin_differences(stored.job, job)]
+    return Comparison(planned, "changed", changed, warnings)
+
+
+def _compare_deleted(stored: JobRecord, now: datetime) -> Comparison:
+    """Predict what `delete` would do at this moment."""
+    left = left_behind(stored, None, now)
+    warnings = [] if left is None or not stored.active else [_skip_text(*left)]
+    gone = differences(job_document(stored.job, compact=True), None)
+    return Comparison(deleted(stored, now), "deleted", gone, warnings)
 
 
 def _skipped(record: JobRecord, result: Result) -> list[str]:
@@ -536,25 +580,13 @@ def _missed_at(stored: JobRecord | None, job: Job, now: datetime) -> datetime | 
 
 
 def _differences(before: Job, after: Job) -> list[Difference]:
-    old, new = _flat(job_document(before)), _flat(job_document(after))
-    return [(path, old.get(path), new.get(path)) for path in {**old, **new} if old.get(path) != new.get(path)]
+    return differences(job_document(before), job_document(after))
 
 
 def _pin_differences(before: Job, after: Job) -> list[Difference]:
     """The calendars that both name, and of which they have different revisions."""
     old, new = ({name_of_pin(pin): pin for pin in pins_of(job.schedule)} for job in (before, after))
     return [(f"calendar {name}", old[name], pin) for name, pin in new.items() if old.get(name, pin) != pin]
-
-
-def _flat(document: object, place: str = "") -> dict[str, object]:
-    flat: dict[str, object] = {}
-    for key, value in cast("Mapping[str, object]", document).items():
-        path = f"{place}.{key}" if place else key
-        if isinstance(value, Mapping):
-            flat.update(_flat(value, path))
-        else:
-            flat[path] = value
-    return flat
 
 
 def _changes(edited: Sequence[Edited]) -> list[tuple[Job | None, Job]]:
@@ -586,20 +618,7 @@ def _check(jobs: Sequence[Job]) -> None:
     effect on the target.
     """
     _check_names([job.name for job in jobs])
-    problems = [
-        problem
-        for place, job in _places(jobs).items()
-        for problem in under(
-            place,
-            [
-                *target_problems(job.target),
-                *target_mismatches(job),
-                *label_problems(job.require),
-                *limit_problems(job),
-                *upstream_problems(job),
-            ],
-        )
-    ]
+    problems = [problem for place, job in _places(jobs).items() for problem in under(place, problems_of(job))]
     if problems:
         raise InvalidInput(problems)
 

@@ -73,6 +73,8 @@ def never_again(record: JobRecord, now: datetime) -> list[str]:
 def _moves(before: JobRecord | None, after: JobRecord) -> bool:
     if before is None or before.deleted_at is not None:
         return after.job.schedule is not None
+    if after.deleted_at is not None:
+        return before.job.schedule is not None
     return (before.job.schedule, before.job.enabled) != (after.job.schedule, after.job.enabled)
 
 

@@ -10,7 +10,16 @@ from typing import Annotated, Any
 from fastapi import Header, Query, Response
 from pydantic import Field
 
-from cronflow.api.access import Anybody, Editor, EditorOfJobs, Operator, Viewer, check_args, check_written
+from cronflow.api.access import (
+    Anybody,
+    Editor,
+    EditorOfJobs,
+    Operator,
+    Viewer,
+    check_args,
+    check_deleted,
+    check_written,
+)
 from cronflow.api.bodies import (
     INSTANT,
     Arguments,
@@ -67,6 +76,7 @@ from cronflow.schemas.summaries import JobSummarySchema, job_summary_schema
 from cronflow.schemas.why import WhySchema, why_schema
 from cronflow.usecases import UseCases
 from cronflow.usecases.edit import ABSENT
+from cronflow.usecases.pruning import Prune, permit_all
 from cronflow.usecases.run_changes import DAYS, MOST_DAYS
 from cronflow.usecases.search import JobFilter, labels_of
 
@@ -140,11 +150,21 @@ def _job_list(value: object) -> list[object]:
     return value
 
 
+class PruneInput(Input):
+    """Also delete jobs."""
+
+    owner: Annotated[str, Field(min_length=1, max_length=200)]
+    """Jobs with this value of the label `owner` are deleted unless the request contains them. Every job of the request
+    must have this label."""
+
+
 class PlanInput(Input, json_schema_extra={"examples": [{"jobs": [EXAMPLE]}]}):
     """Jobs to compare with the stored ones, or to replace them with."""
 
     jobs: Annotated[list[object], reads(_job_list, Annotated[list[JobForm], Field(max_length=MOST_PLANNED)])]
     """The jobs."""
+    prune: PruneInput | None = None
+    """Which other jobs are deleted; by default none."""
 
 
 class RunInput(Input, json_schema_extra={"examples": [{"args": {"region": "us"}}]}):
@@ -218,13 +238,14 @@ async def create_job(service: Uses, by: EditorOfJobs, deployed: Deployed, body: 
 @router.post("/jobs/plan")
 async def plan_jobs(service: Uses, by: Anybody, deployed: Deployed, asked: Planned, days: Days = DAYS) -> PlanSchema:
     """What would change if these jobs were applied, with the resulting next fire of each, and which runs of the coming
-    days would appear and vanish. Nothing is written, and other jobs are not affected. Refused if applying them would be
-    refused to an editor.
+    days would appear and vanish. Nothing is written, and other jobs are not affected; with `prune`, the jobs that would
+    be deleted follow. Refused if applying them would be refused to an editor.
     """
     jobs, implicit = _jobs(asked, deployed)
     if by.role is Role.EDITOR or by.jobs:
         check_written(by, jobs)
-    found = [comparison_schema(one) for one in await service.jobs.compare(jobs, implicit, days=days)]
+    prune = _prune(asked, by, always=by.role is Role.EDITOR or bool(by.jobs))
+    found = [comparison_schema(one) for one in await service.jobs.compare(jobs, implicit, days=days, prune=prune)]
     return {"jobs": found, "runs": run_totals_schema(found)}
 
 
@@ -232,12 +253,14 @@ async def plan_jobs(service: Uses, by: Anybody, deployed: Deployed, asked: Plann
 async def apply_jobs(
     service: Uses, by: EditorOfJobs, deployed: Deployed, asked: Planned, days: Days = DAYS
 ) -> AppliedPage:
-    """Create or replace several jobs; other jobs are not affected. Nothing is written unless all jobs are valid. 409
-    when one of them keeps being changed concurrently: the others may be applied, and it is safe to apply all again.
+    """Create or replace several jobs; other jobs are not affected, unless `prune` names their owner: then those of its
+    jobs that are not in the request are deleted. Nothing is written unless all of it is valid. 409 when one of the jobs
+    keeps being changed concurrently: the others may be applied, and it is safe to apply all again.
     """
     jobs, implicit = _jobs(asked, deployed)
     check_written(by, jobs)
-    applied = await service.jobs.applied(jobs, by=by.name, implicit_misfires=implicit, days=days)
+    prune = _prune(asked, by)
+    applied = await service.jobs.applied(jobs, by=by.name, implicit_misfires=implicit, days=days, prune=prune)
     found = [comparison_schema(one) for one in applied]
     return {"jobs": found, "runs": run_totals_schema(found)}
 
@@ -444,6 +467,13 @@ def _jobs(asked: PlanInput, deployed: Deployment) -> tuple[list[Job], Mapping[st
     if problems:
         raise InvalidInput(problems)
     return jobs, implicit_misfires({f"jobs[{n}]": document for n, document in enumerate(asked.jobs)})
+
+
+def _prune(asked: PlanInput, by: Principal, *, always: bool = True) -> Prune | None:
+    """What the request deletes. It is refused if `by` may not delete one of the jobs, unless it would only be shown."""
+    if asked.prune is None:
+        return None
+    return Prune(asked.prune.owner, (lambda names: check_deleted(by, names)) if always else permit_all)
 
 
 def _merged(target: object, patch: object) -> object:
