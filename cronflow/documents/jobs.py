@@ -160,7 +160,7 @@ class RequestForm(TypedDict):
     body: Annotated[str | None, OPTIONAL_TEXT]
     """Sent unchanged."""
     expect: Annotated[
-        list[int], Key(lambda value: _statuses(value if isinstance(value, list | tuple) else [value]), list)
+        list[int], Key(lambda value: _statuses(value if isinstance(value, list | tuple) else [value]), list, also=int)
     ]
     """The statuses that mean success; empty: every 2xx."""
 
@@ -401,7 +401,7 @@ class JobForm(TypedDict):
     """An attempt is stopped after it."""
     overlap: Annotated[Overlap, Key(choice(Overlap))]
     """What happens to a fire while another run of the job is open."""
-    misfire: Annotated[MisfireForm, Key(_read_misfire, MISFIRE.write)]
+    misfire: Annotated[MisfireForm, Key(_read_misfire, MISFIRE.write, also=MisfirePolicy)]
     """What happens to missed fires."""
     delivery: Annotated[Delivery, Key(choice(Delivery))]
     """Which is worse after an interruption: running again, or not running."""
@@ -411,7 +411,9 @@ class JobForm(TypedDict):
     """0, the lowest, to 9."""
     require: Annotated[dict[str, str], TEXTS]
     """The labels that a node must have."""
-    concurrency: Annotated[list[ConcurrencyForm | str], Key(read_concurrency, _write_concurrency)]
+    concurrency: Annotated[
+        list[ConcurrencyForm | str], Key(read_concurrency, _write_concurrency, also=ConcurrencyForm | str | None)
+    ]
     """How many runs execute at the same time: names of limits that jobs share, and keys."""
     rate: Annotated[JobRateForm | str | None, Key(read_job_rate, _write_job_rate)]
     """How many runs start per period, such as `100/m`; null: no limit."""
@@ -429,7 +431,7 @@ class JobForm(TypedDict):
     """Jobs that must not have a run on its node when it is placed."""
     resources: Annotated[ResourcesForm, Key(RESOURCES.read, RESOURCES.write)]
     """What each run reserves of the capacity of its node."""
-    after: Annotated[list[UpstreamForm | str], Key(read_after, _write_after)]
+    after: Annotated[list[UpstreamForm | str], Key(read_after, _write_after, also=UpstreamForm | str | None)]
     """The jobs that it follows: a run begins when theirs have ended."""
     join: Annotated[Join, Key(choice(Join))]
     """Whether all jobs of `after` must have ended, or each end of one of them counts."""

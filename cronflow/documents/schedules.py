@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from typing_extensions import TypedDict
 
@@ -84,6 +84,7 @@ _ENTRIES = Key(
     _entries,
     lambda entries: [_write_entry(entry) for entry in entries],
     shorten=lambda entries: [entry if isinstance(entry, str) else shorten_window(entry) for entry in entries],
+    also=WindowForm | str,
 )
 
 
@@ -98,7 +99,7 @@ class RulesForm(TypedDict):
     """Each fire is delayed by a part of it, which depends on the job's name and the instant."""
     max_runs: Annotated[int | None, Key(optional(whole))]
     """After so many runs of the schedule, nothing fires; null: no limit."""
-    calendars: Annotated[list[str], Key(_names, list)]
+    calendars: Annotated[list[str], Key(_names, list, also=str)]
     """Fires on their days are skipped; business days leave them out."""
     blackout: Annotated[list[str | WindowForm], _ENTRIES]
     """Fires in these calendars and windows are skipped."""
@@ -115,7 +116,9 @@ class CronKeys(TypedDict):
     """The IANA time zone."""
     dst: Annotated[DstForm, Key(DST.read, DST.write, shorten=DST.shorten)]
     """What its times of day mean when the clocks change."""
-    business_day: Annotated[list[int], Key(_read_business_day, list)]
+    business_day: Annotated[
+        list[int], Key(_read_business_day, list, also=int | Literal["last"] | list[int | Literal["last"]] | None)
+    ]
     """Only on these business days of the month: 1 for the first, -1 or `last` for the last; empty: every day."""
 
 

@@ -28,7 +28,8 @@ class Key:
     """How the value of a key is read and written. `attribute` is its name in the domain, where that differs.
 
     A required key has a `sample`: a valid value of the domain, in place of the real one while other keys are checked.
-    `missing` is the remedy when the key is missing. `shorten` writes the short form, where that differs.
+    `missing` is the remedy when the key is missing. `shorten` writes the short form, where that differs. `also` is the
+    type of other values that `read` accepts in files, which are never written: the JSON Schema has them too.
     """
 
     read: Reader
@@ -37,6 +38,7 @@ class Key:
     sample: object = None
     missing: str = ""
     shorten: Callable[[Any], Any] | None = None
+    also: Any = None
 
 
 class Refusal(NamedTuple):

@@ -21,7 +21,7 @@ from cronflow.domain.schedule.zones import find_zone
 
 DEFAULTS = "defaults"
 _OF_EACH_JOB = ("name", "schedule", "run")
-_KEYS = ("tz", *(key for key in JOB.keys if key not in _OF_EACH_JOB))
+KEYS = ("tz", *(key for key in JOB.keys if key not in _OF_EACH_JOB))
 _SAMPLE = {"name": "a-job-with-these-defaults", "run": {"shell": "true"}}
 _NOTHING = object()
 
@@ -70,11 +70,11 @@ def read_defaults(value: object, place: str, retry: Retry) -> FileDefaults:
     if not isinstance(value, Mapping):
         remedy = "write the keys that jobs share below it"
         raise InvalidInput(Problem(place, f"expected a mapping, got {got(value)}", remedy))
-    problems = [_unknown(key) for key in value if key not in _KEYS]
+    problems = [_unknown(key) for key in value if key not in KEYS]
     tz = value.get("tz")
     if "tz" in value:
         problems += _zone_problems(tz)
-    keys = {key: found for key, found in value.items() if key in _KEYS and key != "tz"}
+    keys = {key: found for key, found in value.items() if key in KEYS and key != "tz"}
     problems += _problems(keys, retry)
     if problems:
         order = {shown_key(key): n for n, key in enumerate(value)}
@@ -88,8 +88,8 @@ def _unknown(key: object) -> Problem:
         return Problem(shown_key(key), f"expected text as a key, got {got(key)}", "put the key in quotes")
     if key in _OF_EACH_JOB:
         return Problem(key, "each job has its own", "move it into the jobs")
-    near = nearest(key, _KEYS)
-    return Problem(key, "unknown key", f"did you mean {near}?" if near else f"known are {', '.join(_KEYS)}")
+    near = nearest(key, KEYS)
+    return Problem(key, "unknown key", f"did you mean {near}?" if near else f"known are {', '.join(KEYS)}")
 
 
 def _zone_problems(tz: object) -> list[Problem]:
