@@ -20,6 +20,7 @@ from cronflow.documents.values import got
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import SYSTEM_PREFIX, Job, PythonTarget, Retry
 from cronflow.files.defaults import DEFAULTS, NO_DEFAULTS, FileDefaults, read_defaults
+from cronflow.files.file_problems import FileProblem
 from cronflow.files.yaml_source import YamlDocument, entries_of, text_of, yaml_documents
 
 _PLAIN_RETRY = Retry()
@@ -50,8 +51,42 @@ def read_jobs(
     each Python target is imported, with the working directory and the folder of the file on the path. Raises
     InvalidInput with the problems of all files.
     """
-    jobs, implicit = JobsRead([], {})
     problems: list[Problem] = []
+    found = collect_jobs(paths, problems, check_python=check_python, retry=retry, tz=tz)
+    if problems:
+        raise InvalidInput(problems)
+    return JobsRead(
+        [one.job for one in found],
+        {one.job.name: one.located("schedule.at").place for one in found if one.implicit_misfire},
+    )
+
+
+class JobFound(NamedTuple):
+    """A valid job of a file, and whether it is a one-time job that leaves out `misfire`, or one whose schedule leaves
+    out `dst`.
+    """
+
+    job: Job
+    document: YamlDocument
+    place: str
+    implicit_misfire: bool
+    implicit_dst: bool
+
+    def located(self, key: str, what: str = "", remedy: str = "") -> FileProblem:
+        """A problem of a key of the job."""
+        return self.document.located(Problem(joined(self.place, key), what, remedy))
+
+
+def collect_jobs(
+    paths: Sequence[Path | str],
+    problems: list[Problem],
+    *,
+    check_python: bool = True,
+    retry: Retry = _PLAIN_RETRY,
+    tz: str = FORMAT_ZONE,
+) -> list[JobFound]:
+    """The valid jobs of all files, as `read_jobs` reads them. Adds the problems of the others, however many."""
+    jobs: list[JobFound] = []
     seen: dict[str, _Entry] = {}
     targets = _Targets()
     for path in map(Path, paths):
@@ -65,20 +100,15 @@ def read_jobs(
                     found = [*_name_problems(entry, seen), *(targets.problems(entry) if check_python else ())]
                     try:
                         made, complete = defaults.apply(entry.job, entry.place, parse)
-                        jobs.append(made)
-                        implicit |= {
-                            name: document.located(Problem(place, "")).place
-                            for name, place in implicit_misfires({entry.place: complete}).items()
-                        }
+                        implicit = bool(implicit_misfires({place: complete}))
+                        jobs.append(JobFound(made, document, place, implicit, not _has_dst(entry.part("schedule"))))
                     except InvalidInput as error:
                         found += error.problems
                     found.sort(key=lambda problem: document.line(problem.place))
                     problems += map(document.located, found)
         except InvalidInput as error:
             problems += error.problems
-    if problems:
-        raise InvalidInput(problems)
-    return JobsRead(jobs, implicit)
+    return jobs
 
 
 def _defaults_of(document: YamlDocument, retry: Retry, problems: list[Problem]) -> FileDefaults:
@@ -91,6 +121,14 @@ def _defaults_of(document: YamlDocument, retry: Retry, problems: list[Problem]) 
     except InvalidInput as error:
         problems += map(document.located, error.problems)
         return NO_DEFAULTS
+
+
+def _has_dst(schedule: object) -> bool:
+    """Whether a schedule, or one of several, chooses what happens when the clocks change."""
+    if not isinstance(schedule, Mapping):
+        return False
+    parts = schedule.get("any")
+    return "dst" in schedule or (isinstance(parts, list) and any(map(_has_dst, parts)))
 
 
 # ------------------------------------------------------------------------------------------------------------- jobs

@@ -18,6 +18,7 @@ from yaml.reader import Reader as YamlReader
 from cronflow.documents import joined, nearest
 from cronflow.documents.values import got
 from cronflow.domain.errors import InvalidInput, Problem
+from cronflow.files.file_problems import FileProblem, in_file
 from cronflow.files.yaml_values import DEEPEST, MERGE, Loader, key, line_of, values_of
 
 _SURROGATES = re.compile(r"(\\\\)|\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
@@ -32,22 +33,22 @@ def text_of(path: Path) -> str:
         content = path.read_bytes()
     except FileNotFoundError:
         remedy = "" if path.is_absolute() else f"relative to {Path.cwd()}"
-        raise InvalidInput(Problem(str(path), "no such file", remedy)) from None
+        raise InvalidInput(in_file(path, None, "no such file", remedy)) from None
     except IsADirectoryError:
-        raise InvalidInput(Problem(str(path), "is a directory", f"name files, such as {path}/*.yaml")) from None
+        raise InvalidInput(in_file(path, None, "is a directory", f"name files, such as {path}/*.yaml")) from None
     except OSError as error:
-        raise InvalidInput(Problem(str(path), f"cannot be read: {error.strerror}")) from None
+        raise InvalidInput(in_file(path, None, f"cannot be read: {error.strerror}")) from None
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         what = f"not UTF-8: the byte 0x{content[error.start]:02x}"
-        raise InvalidInput(Problem(f"{path}:{line}", what, "save the file as UTF-8")) from None
+        raise InvalidInput(in_file(path, line, what, "save the file as UTF-8")) from None
     unprintable = YamlReader.NON_PRINTABLE.search(text)
     if unprintable:
         line = text.count("\n", 0, unprintable.start()) + 1
         what = f"the control character U+{ord(unprintable.group()):04X}"
-        raise InvalidInput(Problem(f"{path}:{line}", what, "remove it, or write it as an escape in double quotes"))
+        raise InvalidInput(in_file(path, line, what, "remove it, or write it as an escape in double quotes"))
     return text
 
 
@@ -72,7 +73,7 @@ class YamlDocument:
         return self.path.resolve().parent
 
     @cached_property
-    def problems(self) -> list[Problem]:
+    def problems(self) -> list[FileProblem]:
         return [self.located(problem) for problem in self._places.duplicates] if self._has_duplicates else []
 
     def line(self, place: str) -> int:
@@ -82,10 +83,9 @@ class YamlDocument:
             place = place[: max(place.rfind("."), place.rfind("["), 0)]
         return lines[place]
 
-    def located(self, problem: Problem) -> Problem:
+    def located(self, problem: Problem) -> FileProblem:
         """Add file and line to the place of a problem."""
-        place = f"{self.path}:{self.line(problem.place)}"
-        return Problem(f"{place}: {problem.place}" if problem.place else place, problem.what, problem.remedy)
+        return in_file(self.path, self.line(problem.place), problem.what, problem.remedy, key=problem.place)
 
     @cached_property
     def _places(self) -> _Places:
@@ -142,10 +142,10 @@ def yaml_documents(path: Path, text: str, what: str) -> Iterator[YamlDocument]:
         what = f"not YAML: {': '.join(part for part in (error.context, error.problem) if part)}"
         if error.context_mark and error.context_mark.line + 1 < line:
             what += f", begun in line {error.context_mark.line + 1}"
-        raise InvalidInput(Problem(f"{path}:{line}", what, "look at quotes, brackets and indentation")) from None
+        raise InvalidInput(in_file(path, line, what, "look at quotes, brackets and indentation")) from None
     roots = cache(lambda: _roots(text))
     if all(value is None for value in values):
-        raise InvalidInput(Problem(str(path), f"has no {what}", f"write {what}: and a list of {what} below it"))
+        raise InvalidInput(in_file(path, None, f"has no {what}", f"write {what}: and a list of {what} below it"))
     for n, value in enumerate(values):
         if value is not None:
             yield YamlDocument(path, n, value, roots, has_duplicates=has_duplicates)

@@ -90,6 +90,11 @@ def scalar(tag: str, text: str) -> object:
     return Loader.yaml_constructors[tag](_RESOLVER, yaml.ScalarNode(tag, text))
 
 
+def scalar_of(text: str) -> object:
+    """The value of text that is written without quotes."""
+    return scalar(_RESOLVER.resolve(yaml.ScalarNode, text, (True, False)), text)  # type: ignore[no-untyped-call]
+
+
 def key(tag: str, text: str) -> object:
     """The same for a key. YAML 1.1 reads `on` as true; as a key it stays text."""
     return text if tag == BOOL else scalar(tag, text)

@@ -34,6 +34,24 @@ def notes_on(schedule: Schedule, after: datetime) -> list[str]:
     return []
 
 
+def mistakes_in(schedule: Schedule, after: datetime, *, clock_changes: bool) -> list[str]:
+    """The notes about what is likely a mistake; with `clock_changes` also the first one about times that the clocks
+    skip or show twice.
+    """
+    parts = schedule.schedules if isinstance(schedule, AnyOf) else (schedule,)
+    found: list[str] = []
+    for part in parts:
+        hours = ""
+        if isinstance(part, Cron):
+            fields = NICKNAMES.get(part.plain.lower(), part.plain).upper().split()
+            fields = fields if len(fields) == 6 else ["0", *fields]
+            hours = fields[2]
+            found += [*_days(fields[3], fields[5]), *_steps(fields)]
+        if clock_changes and (isinstance(part, Cron) or (isinstance(part, Every) and part.time is not None)):
+            found += _clock_changes(timetable_of(part), part.tz, hours, after)[:1]
+    return list(dict.fromkeys(found))
+
+
 def _on_cron(schedule: Cron, after: datetime) -> list[str]:
     plain = schedule.plain
     expr = NICKNAMES.get(plain.lower(), plain)
