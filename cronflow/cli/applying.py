@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from cronflow.cli.terminal.drawing import counted
-from cronflow.domain.errors import Conflict, CronFlowError, InvalidInput
+from cronflow.documents import complete_document
+from cronflow.domain.errors import Conflict, CronFlowError, InvalidInput, Problem
+from cronflow.usecases.pruning import Prune
 
 if TYPE_CHECKING:
     from cronflow.cli.connect import Cluster
@@ -31,6 +33,14 @@ Implicit = Mapping[str, str]
 """`implicit_misfires` of the jobs, with file and line."""
 
 
+class WantedJobs(NamedTuple):
+    """The jobs to apply, their `implicit_misfires`, and the owner whose other jobs are deleted."""
+
+    jobs: Sequence[Job]
+    implicit: Implicit
+    prune: str | None = None
+
+
 class Sender(Protocol):
     """Sends jobs to one kind of cluster."""
 
@@ -44,15 +54,15 @@ class Sender(Protocol):
         """Apply them; `done` gets the number of jobs after each step."""
 
 
-async def plan(cluster: Cluster, jobs: Sequence[Job], implicit: Implicit, days: int) -> Sequence[AppliedSchema]:
+async def plan(cluster: Cluster, wanted: WantedJobs, days: int) -> Sequence[AppliedSchema]:
     """What applying the jobs would change, also of the runs in so many days."""
-    sender = _sender(cluster, jobs, implicit)
+    sender = _sender(cluster, wanted)
     return [one for part in sender.parts for one in await sender.plan(part, days)]
 
 
-async def apply(cluster: Cluster, jobs: Sequence[Job], implicit: Implicit, days: int) -> Sequence[AppliedSchema]:
+async def apply(cluster: Cluster, wanted: WantedJobs, days: int) -> Sequence[AppliedSchema]:
     """Apply the jobs. `days` as for `plan`."""
-    sender = _sender(cluster, jobs, implicit)
+    sender, jobs = _sender(cluster, wanted), wanted.jobs
     if len(sender.parts) > 1:
         # A request checks only its own jobs.
         for part in sender.parts:
@@ -85,30 +95,46 @@ async def _progress(sender: Sender, wanted: Sequence[Job], failed: Sequence[Job]
     return f"{len(wanted) - len(left)} of {len(wanted)} jobs are applied; not {named}; {again}"
 
 
-def _sender(cluster: Cluster, jobs: Sequence[Job], implicit: Implicit) -> Sender:
+def _sender(cluster: Cluster, wanted: WantedJobs) -> Sender:
+    """Raises InvalidInput if the jobs would take several requests, and others are to be deleted: none of them could
+    see what the others contain.
+    """
     from cronflow.client.local import LocalClient
 
-    return _ToServers(cluster, jobs, implicit) if isinstance(cluster, LocalClient) else _ToApi(cluster, jobs, implicit)
+    if isinstance(cluster, LocalClient):
+        return _ToServers(cluster, wanted)
+    sender = _ToApi(cluster, wanted)
+    if wanted.prune is not None and len(sender.parts) > 1:
+        what = f"{len(wanted.jobs):,} jobs do not fit into one request, of at most {MOST_JOBS:,} jobs and 900 kB"
+        raise InvalidInput(Problem("--prune", what, "give parts of them owners of their own"))
+    return sender
 
 
 class _ToServers:
     """One part: all jobs are checked before any is written."""
 
-    def __init__(self, cluster: LocalClient, jobs: Sequence[Job], implicit: Implicit) -> None:
+    def __init__(self, cluster: LocalClient, wanted: WantedJobs) -> None:
         self._jobs, self._by = cluster.service.jobs, cluster.by
-        self._implicit = implicit
-        self.parts: Sequence[Sequence[Job]] = [jobs]
+        self._implicit = wanted.implicit
+        self._prune = None if wanted.prune is None else Prune(wanted.prune)
+        self.parts: Sequence[Sequence[Job]] = [wanted.jobs]
 
     async def plan(self, jobs: Sequence[Job], days: int) -> Sequence[AppliedSchema]:
         from cronflow.schemas.jobs import comparison_schema
 
-        return [comparison_schema(one) for one in await self._jobs.compare(jobs, self._implicit, days=days)]
+        found = await self._jobs.compare(jobs, self._implicit, days=days, prune=self._prune)
+        return [comparison_schema(one) for one in found]
 
     async def apply(self, jobs: Sequence[Job], days: int, done: Callable[[int], None]) -> Sequence[AppliedSchema]:
         from cronflow.schemas.jobs import comparison_schema
 
         applied = await self._jobs.applied(
-            jobs, by=self._by, each=lambda: done(1), implicit_misfires=self._implicit, days=days
+            jobs,
+            by=self._by,
+            each=lambda: done(1),
+            implicit_misfires=self._implicit,
+            days=days,
+            prune=self._prune,
         )
         return [comparison_schema(one) for one in applied]
 
@@ -116,17 +142,20 @@ class _ToServers:
 class _ToApi:
     """Parts within the limits of a request."""
 
-    def __init__(self, cluster: AsyncClient, jobs: Sequence[Job], implicit: Implicit) -> None:
+    def __init__(self, cluster: AsyncClient, wanted: WantedJobs) -> None:
         self._cluster = cluster
-        self._implicit = implicit
-        self._documents = {job.name: _document(job, implicit) for job in jobs}
-        self.parts: Sequence[Sequence[Job]] = list(self._split(jobs))
+        self._implicit = wanted.implicit
+        self._prune = wanted.prune
+        self._documents = {
+            job.name: complete_document(job, with_misfire=job.name not in wanted.implicit) for job in wanted.jobs
+        }
+        self.parts: Sequence[Sequence[Job]] = list(self._split(wanted.jobs))
 
     async def plan(self, jobs: Sequence[Job], days: int) -> Sequence[AppliedSchema]:
-        return await self._sent(partial(self._cluster.jobs.plan, days=days), jobs)
+        return await self._sent(partial(self._cluster.jobs.plan, days=days, prune=self._prune), jobs)
 
     async def apply(self, jobs: Sequence[Job], days: int, done: Callable[[int], None]) -> Sequence[AppliedSchema]:
-        applied = await self._sent(partial(self._cluster.jobs.apply, days=days), jobs)
+        applied = await self._sent(partial(self._cluster.jobs.apply, days=days, prune=self._prune), jobs)
         done(len(jobs))
         return applied
 
@@ -153,22 +182,3 @@ class _ToApi:
             places = {place: self._implicit[name] for place, name in names.items() if name in self._implicit}
             problems = [replace(one, place=places.get(one.place, one.place)) for one in error.problems]
             raise InvalidInput(problems) from None
-
-
-def _document(job: Job, implicit: Implicit) -> Document:
-    """The short document, with all that the cluster would complete from its own settings. It refuses an `at` in the
-    past only if the document leaves out `misfire`, so it must see whether the user did.
-    """
-    from cronflow.documents import FORMAT_ZONE, job_document, with_zone
-    from cronflow.documents.jobs import MISFIRE
-    from cronflow.documents.retry import write_retry
-    from cronflow.domain.schedule.kinds import Once
-
-    # Without empty parts, which an API of an older version does not know.
-    retry = {key: value for key, value in write_retry(job.retry).items() if value not in (None, [])}
-    document = {**job_document(job, compact=True), "retry": retry}
-    if "schedule" in document:
-        document["schedule"] = with_zone(document["schedule"], FORMAT_ZONE)
-    if isinstance(job.schedule, Once) and job.name not in implicit:
-        document["misfire"] = MISFIRE.write(job.misfire)
-    return document

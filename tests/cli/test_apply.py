@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from cronflow.api.bodies import Deployment
 from cronflow.cli import applying
 from cronflow.cli.dev import inputs as dev_inputs
-from cronflow.documents import implicit_misfires, parse_job
+from cronflow.documents import complete_document, implicit_misfires, parse_job
 from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput
 from cronflow.domain.job import Job, JobRecord, Misfire, PythonTarget, Retry
 from cronflow.domain.schedule.kinds import Cron, Every
@@ -468,7 +468,7 @@ def test_the_api_gets_what_the_user_wrote(cli: Cli, empty: Scene, tmp_path: Path
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(any_job)
 def test_what_is_sent_means_the_same_with_any_settings(job: Job) -> None:
-    document = applying._document(job, {})
+    document = complete_document(job)
     assert parse_job(document, retry=Retry(max=9, initial="7s")) == job
     assert implicit_misfires({"": document}) == {}
 

@@ -193,6 +193,7 @@ COMMANDS = [
     Given("alerts list"),
     Given("alerts show billing"),
     Given("alerts apply -f alerts.yaml"),
+    Given("alerts apply -f alerts.yaml --dry-run"),
     Given("alerts test billing"),
     Given("alerts delete billing"),
     Given("limits list"),
@@ -209,8 +210,10 @@ COMMANDS = [
 ]
 FOLLOWED = {"runs watch", "cluster watch"}
 """They get what they show in another way; `test_follow.py` has them."""
-OWN_FORMATS = {"jobs graph", "calendars import"}
-"""Printed as text, dot or mermaid, and as a file; `test_chains.py` and `test_calendars.py` have them."""
+OWN_FORMATS = {"jobs graph", "jobs diff", "jobs export", "jobs check", "jobs schema", "calendars import"}
+"""Printed as text, dot or mermaid, and as files, or with another exit code; `test_chains.py`, `test_calendars.py` and
+`test_jobs_as_code.py` have them.
+"""
 REFUSED = [
     (3, Given("jobs show nightly-reprot"), "did you mean nightly-report?"),
     (3, Given("jobs pause sync-tokens no-such-job"), "there is no job 'no-such-job'"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 from rich.text import Text
@@ -17,8 +17,9 @@ from cronflow.cli.connect import call, change, collect
 from cronflow.cli.errors import FAILED
 from cronflow.cli.main import new_group
 from cronflow.cli.terminal import formatting, times
-from cronflow.cli.terminal.output import Format, Output, console, show, show_deleted
+from cronflow.cli.terminal.output import Format, Output, console, note, show, show_deleted
 from cronflow.cli.terminal.tables import Column, facts, table, table_of
+from cronflow.documents.differences import Difference, differences
 from cronflow.domain.errors import InvalidInput, NotFound, Problem
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def show_alert(
 @alerts.command()
 def apply(
     file: Annotated[list[Path], typer.Option("-f", "--file", metavar="FILE", help="A YAML or JSON file; - is stdin.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the changes without applying them.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
     """Create and change alerts to match the files. Other alerts are left alone."""
@@ -90,6 +92,10 @@ def apply(
     if not wanted:
         raise InvalidInput(Problem(str(file[0]), "has no alerts", "write alerts: and a list of alerts below it"))
     documents = [alert_document(alert) for alert in wanted]
+
+    if dry_run:
+        _show_plan(call(lambda cluster: _plan(cluster, documents)), output)
+        return
 
     async def act(cluster: Cluster) -> list[tuple[AlertSchema, str]]:
         return [await _apply(cluster, document) for document in documents]
@@ -104,11 +110,55 @@ def apply(
     show(output, answer, [alert["name"] for alert, _ in applied], view)
 
 
-async def _apply(cluster: Cluster, document: AlertForm) -> tuple[AlertSchema, str]:
+async def _stored(cluster: Cluster, name: str) -> AlertSchema | None:
     try:
-        before: AlertSchema | None = await cluster.alerts.get(document["name"])
+        return await cluster.alerts.get(name)
     except NotFound:
-        before = None
+        return None
+
+
+class AlertPlan(NamedTuple):
+    """What would become of an alert."""
+
+    name: str
+    result: str
+    changes: Sequence[Difference]
+
+
+async def _plan(cluster: Cluster, documents: Sequence[AlertForm]) -> list[AlertPlan]:
+    planned = []
+    for document in documents:
+        before = await _stored(cluster, document["name"])
+        if before is None:
+            new = differences(None, {key: value for key, value in document.items() if key != "name"})
+            planned.append(AlertPlan(document["name"], "created", new))
+            continue
+        changes = differences({key: before.get(key) for key in document}, document)
+        planned.append(AlertPlan(document["name"], "changed" if changes else "unchanged", changes))
+    return planned
+
+
+def _show_plan(planned: Sequence[AlertPlan], output: Format) -> None:
+    from cronflow.cli.views.diff import print_difference
+
+    def view() -> None:
+        for one in planned:
+            print_difference(one.name, one.result, one.changes)
+        note("Nothing was changed. Run the command without --dry-run to apply the changes.")
+
+    answer = [
+        {
+            "name": one.name,
+            "result": one.result,
+            "changes": [{"field": path, "before": old, "after": new} for path, old, new in one.changes],
+        }
+        for one in planned
+    ]
+    show(output, answer, [one.name for one in planned], view)
+
+
+async def _apply(cluster: Cluster, document: AlertForm) -> tuple[AlertSchema, str]:
+    before = await _stored(cluster, document["name"])
     after = await cluster.alerts.put(dict(document))
     if before is None:
         return after, "created"

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from rich.text import Text
 
-from cronflow.app import load_app
-from cronflow.bootstrap.garbage_collection import rare_garbage_collection
-from cronflow.cli import applying, connect, spreading
+from cronflow.cli import code, connect, spreading
 from cronflow.cli.completion import job_names
 from cronflow.cli.errors import RUN_FAILED
 from cronflow.cli.main import new_group
@@ -35,20 +32,17 @@ from cronflow.cli.terminal.output import (
     write_json,
 )
 from cronflow.cli.views import jobs as views
-from cronflow.cli.views.applied import applied_page, warn_about
 from cronflow.cli.views.chains import NO_GRAPH, GraphFormat, print_graph
 from cronflow.cli.views.lines import follow_run, wait_for_end
 from cronflow.cli.views.preview import fire_table, in_zones, usual_zones, zone_of
 from cronflow.cli.views.runs import end_of_run, run_page, went_well, without_late
 from cronflow.cli.views.why import waits_for_node
 from cronflow.domain.backfill import BackfillScope, parse_rate
-from cronflow.domain.errors import InvalidInput, Problem
+from cronflow.domain.errors import BackendUnavailable, InvalidInput, Problem
 from cronflow.domain.job import SYSTEM_PREFIX
-from cronflow.usecases.run_changes import DAYS, MOST_DAYS
 
 if TYPE_CHECKING:
     from cronflow.cli.connect import Cluster
-    from cronflow.files.jobs import JobsRead
     from cronflow.schemas.backfills import BackfillSchema
     from cronflow.schemas.jobs import FiresSchema, JobSchema
     from cronflow.schemas.runs import RunDetailSchema, RunSchema
@@ -56,12 +50,15 @@ if TYPE_CHECKING:
 LATEST = 5
 MOST_UNASKED = 100
 """In a terminal, a backfill of more runs than this needs a confirmation."""
-JOBS_ARE_NO_GARBAGE = 100_000
-"""New objects between two searches for garbage."""
 
 jobs = new_group("Define, list, run, pause and delete jobs.")
 jobs.command()(spreading.load)
 jobs.command()(spreading.spread)
+jobs.command()(code.apply)
+jobs.command()(code.check)
+jobs.command()(code.diff)
+jobs.command()(code.export)
+jobs.command()(code.schema)
 
 Answer = TypeVar("Answer")
 
@@ -74,80 +71,6 @@ AnyName = Annotated[
 ]
 # A time such as -2h looks like an option, and -h like the one for help.
 TIMES_LIKE_OPTIONS = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
-
-
-@jobs.command()
-def apply(
-    files: Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="More files, as in -f *.yaml.")] = None,
-    file: Annotated[
-        list[Path] | None, typer.Option("-f", "--file", metavar="FILE", help="A YAML or JSON file; - is stdin.")
-    ] = None,
-    app: Annotated[list[str] | None, typer.Option(metavar="MODULE:APP", help="Apply the jobs of a Python App.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the changes without applying them.")] = False,
-    days: Annotated[
-        int,
-        typer.Option(
-            metavar="DAYS",
-            min=0,
-            max=MOST_DAYS,
-            help="Show which runs of the coming days appear and vanish; 0: do not compare them.",
-        ),
-    ] = DAYS,
-    check_python: Annotated[
-        bool, typer.Option("--import/--no-import", help="Import Python targets to check that they exist.")
-    ] = True,
-    output: Output = Format.TABLE,
-) -> None:
-    """Create and change jobs to match the files and apps. Other jobs are left alone."""
-    # The search for garbage among thousands of jobs, which are kept until the end, would take a fifth of the time.
-    with rare_garbage_collection(JOBS_ARE_NO_GARBAGE):
-        wanted, implicit = _read([*(file or ()), *(files or ())], app or (), check_python=check_python)
-        send, use = (applying.plan, connect.call) if dry_run else (applying.apply, connect.change)
-        applied = use(lambda cluster: send(cluster, wanted, implicit, days))
-    show(
-        output,
-        applied,
-        [one["name"] for one in applied],
-        lambda: applied_page(applied, times.now(), days=days, dry_run=dry_run),
-    )
-    warn_about(applied)
-
-
-def _read(files: Sequence[Path], apps: Sequence[str], *, check_python: bool) -> JobsRead:
-    """The jobs of the files and apps. Raises InvalidInput with the problems of all of them."""
-    from cronflow.documents import job_document, parse_job
-    from cronflow.files.jobs import JobsRead, read_jobs
-
-    if not files and not apps:
-        what = "no files and no app given"
-        raise InvalidInput(Problem("", what, "use -f jobs.yaml or --app package.module:app"))
-    defaults = connect.job_defaults()
-    problems: list[Problem] = []
-    wanted, implicit = JobsRead([], {})
-    paths = [Path("/dev/stdin") if str(path) == "-" else path for path in files]
-    try:
-        if paths:
-            wanted, implicit = read_jobs(paths, check_python=check_python, retry=defaults.retry, tz=defaults.tz)
-    except InvalidInput as error:
-        problems += error.problems
-    seen = {job.name: "the files" for job in wanted}
-    for address in apps:
-        try:
-            loaded = load_app(address)
-        except InvalidInput as error:
-            problems += error.problems
-            continue
-        found = loaded.jobs_with(*defaults)
-        if not found:
-            problems.append(Problem(address, "this App has no jobs", "write @app.job(...) above a function"))
-        for job in found:
-            if (other := seen.setdefault(job.name, address)) != address:
-                problems.append(Problem(address, f"the name {job.name!r} is used by {other}", "rename one of the two"))
-        wanted += [parse_job(job_document(job), "") for job in found]
-        implicit.update(loaded.implicit_misfires)
-    if problems:
-        raise InvalidInput(problems)
-    return JobsRead(wanted, implicit)
 
 
 @jobs.command("list")
@@ -167,15 +90,34 @@ def list_jobs(
 @jobs.command("show")
 def show_job(name: Name, output: Output = Format.TABLE) -> None:
     """Show a job: its state, its latest runs, and its definition with all defaults. `-o yaml` prints the definition
-    alone, which can be applied.
+    alone, as `jobs export` does.
     """
 
-    async def read(cluster: Cluster) -> tuple[JobSchema, list[RunSchema]]:
-        return await cluster.jobs.get(name), await connect.runs_of(cluster, name, LATEST)
+    async def read(cluster: Cluster) -> tuple[JobSchema, list[RunSchema], Mapping[str, str]]:
+        job, latest = await cluster.jobs.get(name), await connect.runs_of(cluster, name, LATEST)
+        return job, latest, await _differing(cluster, job) if output is Format.TABLE else {}
 
-    job, latest = connect.call(read)
-    shown = views.definition(job) if output is Format.YAML else job
-    show(output, shown, [job["name"]], lambda: views.job_page(job, latest, times.now()))
+    job, latest, differing = connect.call(read)
+    if output is Format.YAML:
+        from cronflow.files.export import file_text, job_of
+
+        typer.echo(file_text([job_of(job, may_be_masked=connect.api_in_use is not None)]), nl=False)
+        return
+    show(output, job, [job["name"]], lambda: views.job_page(job, latest, times.now(), differing))
+
+
+async def _differing(cluster: Cluster, job: JobSchema) -> Mapping[str, str]:
+    """The nodes whose code of the job is not what is stored, with the keys that differ."""
+    if "python" not in job["run"]:
+        return {}
+    from cronflow.client.authenticated import NotPermitted
+
+    try:
+        # An API of 0.11 does not know it.
+        nodes = {node["name"]: node.get("differing", {}) async for node in cluster.nodes.list()}
+    except (NotPermitted, BackendUnavailable):
+        return {}
+    return {node: found[job["name"]] for node, found in nodes.items() if job["name"] in found}
 
 
 @jobs.command()

@@ -71,6 +71,7 @@ OTHERS = {
     "created": Look("+", GREEN),
     "changed": Look("~", ORANGE),
     "unchanged": Look("=", GRAY),
+    "deleted": Look("-", RED),
     "ok": Look("✓", GREEN),
     "warning": Look("!", ORANGE),
     "failed": Look("✗", RED),

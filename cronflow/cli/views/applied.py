@@ -27,7 +27,7 @@ def applied_page(applied: Sequence[AppliedSchema], now: datetime, *, days: int, 
         [
             (Column("RESULT"), lambda one: formatting.word(one["result"])),
             (Column("NAME"), lambda one: one["name"]),
-            (Column("STATE", drop=3), state_text),
+            (Column("STATE", drop=3), lambda one: "" if one["result"] == "deleted" else state_text(one)),
             (Column(f"RUNS {days}D", drop=1), lambda one: _change(one.get("runs"))),
             (Column("NEXT", drop=2), lambda one: next_text(one, now)),
             (Column("NEXT FIRE (UTC)", drop=4, style="dim"), next_utc),
@@ -36,9 +36,8 @@ def applied_page(applied: Sequence[AppliedSchema], now: datetime, *, days: int, 
     out = console()
     for one in applied:
         _differences(one)
-    counts = [
-        f"{sum(one['result'] == result for one in applied)} {result}" for result in ("created", "changed", "unchanged")
-    ]
+    results = ["created", "changed", "unchanged", *({"deleted"} & {one["result"] for one in applied})]
+    counts = [f"{sum(one['result'] == result for one in applied)} {result}" for result in results]
     out.print(Text(f"\n{formatting.plural(len(applied), 'job')}: {', '.join(counts)}", style="dim"))
     if totals := _totals(applied, days, dry_run=dry_run):
         out.print(Text(totals, style="dim"))
@@ -50,7 +49,7 @@ def _differences(one: AppliedSchema) -> None:
     """The changed fields of a job, and the first runs that appear and vanish."""
     out = console()
     changes, runs = one.get("changes"), one.get("runs")
-    if not changes:
+    if not changes or one["result"] == "deleted":
         return
     out.print(Text(f"\n{one['name']}", style="bold"))
     for change in changes:

@@ -43,7 +43,10 @@ def job_table(jobs: Sequence[JobSchema], now: datetime) -> None:
     JobTable(now).print(jobs)
 
 
-def job_page(job: JobSchema, latest: Sequence[RunSchema], now: datetime) -> None:
+def job_page(
+    job: JobSchema, latest: Sequence[RunSchema], now: datetime, differing: Mapping[str, str] | None = None
+) -> None:
+    """`differing` has the nodes whose code of the job is not what is stored, with the keys that differ."""
     from cronflow.cli.views.chains import follows_text
     from cronflow.cli.views.runs import run_table
 
@@ -73,6 +76,7 @@ def job_page(job: JobSchema, latest: Sequence[RunSchema], now: datetime) -> None
             ("next fire", next_fire),
             ("runs", _runs(job)),
             ("breaker", _breaker(job, now)),
+            ("code differs", "; ".join(f"{keys} on {node}" for node, keys in (differing or {}).items()) or None),
             ("last planned", _last_planned(job, now)),
             ("version", f"{job['version']}, written {times.both(job['updated_at'], now)}"),
             ("created", times.both(job["created_at"], now)),
