@@ -691,6 +691,7 @@ def report_from_json(text: bytes) -> NodeReport:
     if fields.get("capabilities"):
         fields["capabilities"] = _capabilities(fields["capabilities"])
     fields["capacity"] = amount(fields.get("capacity"))
+    fields["differing"] = {job: tuple(found) for job, found in fields.get("differing", {}).items()}
     return NodeReport(**fields)
 
 

@@ -223,6 +223,7 @@ async def run_node(
             capabilities=capabilities(settings, apps, () if pool is None else pool.modules),
             capacity=capacity(settings),
             catch_up_options=catch_up_options(settings),
+            defined=[job for app in apps for job in app.jobs_with(settings.retry, settings.timezone)],
         )
         if shutdown.stops(lambda _number: node.stop()):
             await node.run()

@@ -19,6 +19,7 @@ from cronflow.leader.catch_up import CatchUp, CatchUpOptions
 from cronflow.leader.chain_follower import ChainFollower
 from cronflow.leader.contention import Contention
 from cronflow.leader.cursor_corrector import CursorCorrector
+from cronflow.leader.definition_monitor import DefinitionMonitor
 from cronflow.leader.dispatcher import Dispatcher
 from cronflow.leader.elector import Elector
 from cronflow.leader.held_fires import HeldFires
@@ -38,6 +39,7 @@ from cronflow.leader.reconciler import Reconciler, SpoolGrace
 from cronflow.leader.splitter import Splitter
 from cronflow.leader.unplaced import UnplacedReporter
 from cronflow.node.cluster_clock import ClusterClock
+from cronflow.node.definition_watch import DefinitionWatch
 from cronflow.node.drain import Drain
 from cronflow.node.event_log import EventLog
 from cronflow.node.heartbeat import Heartbeat, Measures
@@ -82,6 +84,7 @@ LEADER_ROLES = frozenset(
         "cursor corrector",
         "node monitor",
         "long run monitor",
+        "definition monitor",
         "alert evaluator",
     }
 )
@@ -112,10 +115,11 @@ def build_node(
     capabilities: Capabilities | None = None,
     capacity: ResourceAmount | None = None,
     catch_up_options: CatchUpOptions = DEFAULT_CATCH_UP,
+    defined: Sequence[Job] = (),
 ) -> Node:
     """Build one incarnation of a node. Without `keep_alive` everything runs in one event loop; without a
     `webhook_sender` the node does not send alerts; without `capabilities` it is offered every run. `capacity` is what
-    jobs may reserve on it; without it, it gets no job that reserves anything.
+    jobs may reserve on it; without it, it gets no job that reserves anything. `defined` are the jobs of its Apps.
     """
     # Roles that must not wait for the main loop use their own connections.
     vital = keep_alive.backends if keep_alive is not None else backends
@@ -130,6 +134,7 @@ def build_node(
     incarnation = secrets.token_hex(4)
     node = node_id(name, incarnation)
     counter = RunCounter(backends.rollups, meter)
+    definition_watch = DefinitionWatch(backends.jobs, defined)
     zone_watch = ZoneWatch(lambda: elector.tenure is not None)
 
     def mongo_away_s() -> float:
@@ -214,6 +219,7 @@ def build_node(
         capacity=capacity,
         early=lambda: worker.accepts_early(),
         zones=lambda: zone_watch.version,
+        differing=lambda: definition_watch.current,
     )
     worker = Worker(
         backends.queue,
@@ -356,6 +362,7 @@ def build_node(
         pause_after,
     )
     long_run_monitor = LongRunMonitor(backends.runs, backends.events, elector, clock, emit)
+    definition_monitor = DefinitionMonitor(backends.events, elector, clock, lambda: node_monitor.members, emit)
     drain = Drain(
         backends.membership, backends.election, heartbeat, elector, worker, clock, timings, node=node, emit=emit
     )
@@ -376,6 +383,8 @@ def build_node(
         NodeRole("maintenance", maintenance.step, maintenance.wake),
         NodeRole("cursor corrector", cursor_corrector.step, cursor_corrector.wake),
         NodeRole("zone watch", zone_watch.step, zone_watch.wake),
+        NodeRole("definition watch", definition_watch.step, definition_watch.wake),
+        NodeRole("definition monitor", definition_monitor.step, definition_monitor.wake),
         NodeRole("worker", worker.step, worker.wake),
         NodeRole("local queue", worker.start_due, worker.instants),
         NodeRole("cancellations", worker.cancellations.step, worker.cancellations.wake),

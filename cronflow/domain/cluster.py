@@ -61,6 +61,8 @@ class NodeReport:
     a node of 0.8, which would start them at once. `knows_newer_keys` is false for a node of 0.9, which would start runs
     beyond their limits.
     a node of 0.8, which would start them at once. `capacity` is what jobs may reserve on it, None for a node of 0.9.
+    `differing` has the jobs whose code on it is not what is stored, with the keys that differ and a digest of the
+    difference.
     """
 
     name: str
@@ -86,6 +88,7 @@ class NodeReport:
     accepts_early: int | None = None
     knows_newer_keys: bool = False
     capacity: ResourceAmount | None = None
+    differing: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     @property
     def id(self) -> str:

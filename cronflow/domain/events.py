@@ -490,6 +490,20 @@ class JobChanged(Event):
 
 
 @event
+class JobDefinitionDiffers(Event):
+    """The code of a job on a node, and perhaps on others, is not what is stored. `keys` are those that differ; another
+    difference of the same job has another `digest`.
+    """
+
+    job: str
+    node: str
+    keys: str
+    digest: str
+    severity = Severity.WARN
+    message = "the code of {job} on {node} differs from the stored job: {keys}"
+
+
+@event
 class FiresSkipped(Event):
     """An edit skipped due fires, which are recorded as one run. `reason` is the reason of that run."""
 

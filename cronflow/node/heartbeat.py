@@ -60,6 +60,7 @@ class Heartbeat:
         capacity: ResourceAmount | None = None,
         early: Callable[[], int | None] = lambda: None,
         zones: Callable[[], str] = zone_data,
+        differing: Callable[[], Mapping[str, tuple[str, str]]] = dict,
     ) -> None:
         self._membership = membership
         self._clock = clock
@@ -75,6 +76,7 @@ class Heartbeat:
         self._breakers = breakers
         self._backlog = backlog
         self._zones = zones
+        self._differing = differing
         self._capabilities = capabilities
         self._capacity = capacity
         self._early = early
@@ -161,4 +163,5 @@ class Heartbeat:
             accepts_early=self._early(),
             knows_newer_keys=True,
             capacity=self._capacity,
+            differing=self._differing(),
         )

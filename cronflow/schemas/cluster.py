@@ -86,6 +86,8 @@ class NodeSchema(Schema):
     """What jobs may reserve on it with `resources`; null: a node of 0.9, which announces none."""
     reserved: AmountSchema | None
     """What its runs reserve; null: MongoDB did not answer."""
+    differing: dict[str, str]
+    """The jobs whose code on this node is not what is stored, each with the keys that differ; at most 20."""
 
 
 class NodeDetailSchema(NodeSchema):
@@ -274,6 +276,7 @@ def node_schema(member: Member, leader: str | None, heartbeat: timedelta) -> Nod
         "drained": member.drained,
         "capacity": _amount_schema(report.capacity),
         "reserved": _amount_schema(member.reserved),
+        "differing": {job: keys for job, (keys, _) in report.differing.items()},
     }
 
 

@@ -209,11 +209,23 @@ def test_nodes_with_different_time_zone_data_are_a_warning(cli: Cli, scene: Scen
     assert (found["state"], found["found"]) == ("warning", "2025b on node-b; 2026a on node-a")
 
 
-def _report(scene: Scene, name: str, zones: str) -> None:
+@pytest.mark.usefixtures("urls")
+def test_code_that_differs_from_the_stored_jobs_is_a_warning_and_shown_with_the_job(cli: Cli, scene: Scene) -> None:
+    assert "jobs in code" not in findings(cli)
+    assert "code differs" not in cli("jobs", "show", "nightly-report").stdout
+    _report(scene, "node-a", differing={"nightly-report": ("schedule.cron, timeout", "1a2b")})
+    found = findings(cli)["jobs in code"]
+    assert found["state"] == "warning"
+    assert found["found"] == "code and stored job differ: nightly-report on node-a (schedule.cron, timeout)"
+    shown = cli("jobs", "show", "nightly-report").stdout
+    assert "code differs  schedule.cron, timeout on node-a\n" in shown
+
+
+def _report(scene: Scene, name: str, zones: str = "", **fields: Any) -> None:
     reports = scene.backends.memory.reports
     [node] = [node for node in reports if node.startswith(f"{name}#")]
     report, until, seen = reports[node]
-    reports[node] = (replace(report, zones=zones), until, seen)
+    reports[node] = (replace(report, zones=zones, **fields), until, seen)
 
 
 @pytest.mark.usefixtures("urls")

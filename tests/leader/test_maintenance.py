@@ -52,6 +52,7 @@ class Swept(Cluster):
         skew: timedelta = timedelta(0),
         capabilities: Capabilities | None = None,
         capacity: ResourceAmount | None = None,
+        defines: Sequence[Job] = (),
         **labels: str,
     ) -> Node:
         """One more node."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -12,6 +12,7 @@ from typing import Any
 
 from cronflow.bootstrap.roles import build_node
 from cronflow.domain.capabilities import Capabilities
+from cronflow.domain.job import Job
 from cronflow.domain.metrics import MetricSource
 from cronflow.domain.resources import ResourceAmount
 from cronflow.domain.run import AttemptResult, Outcome, Run
@@ -143,6 +144,7 @@ class Cluster:
         skew: timedelta = timedelta(0),
         capabilities: Capabilities | None = None,
         capacity: ResourceAmount | None = None,
+        defines: Sequence[Job] = (),
         **labels: str,
     ) -> Node:
         """One more node, with a spool if the cluster has a folder for them; `skew` puts its own clock wrong."""
@@ -163,6 +165,7 @@ class Cluster:
             capabilities=capabilities,
             capacity=capacity,
             catch_up_options=self.catch_up,
+            defined=defines,
         )
 
         async def live() -> None:

@@ -173,6 +173,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 LOOPBACK = ("localhost", "[::1]")
 SAFE_MEMBERS = 3
+MOST_SHOWN = 5
 
 
 async def servers(read: Settings) -> list[CheckResult]:
@@ -198,7 +199,8 @@ async def servers(read: Settings) -> list[CheckResult]:
                 *_keeping(await service.backends.coordination_admin.redis_config()),
                 *_replica_set(await service.backends.store_admin.replica_set()),
                 *_clocks(await service.cluster.offsets()),
-                *_zones(await service.cluster.members()),
+                *_zones(members := await service.cluster.members()),
+                *_definitions(members),
                 *_maintenance(await service.cluster.maintenance()),
             ]
     except BackendUnavailable as error:
@@ -286,6 +288,21 @@ def _zones(members: Sequence[Member]) -> Iterator[CheckResult]:
         )
     elif nodes:
         yield CheckResult("time zone data", "ok", found)
+
+
+def _definitions(members: Sequence[Member]) -> Iterator[CheckResult]:
+    """Whether the code on the nodes defines the jobs as they are stored."""
+    differing = {
+        f"{job} on {formatting.clean(member.report.name)} ({keys})"
+        for member in members
+        for job, (keys, _) in member.report.differing.items()
+    }
+    if differing:
+        shown = sorted(differing)
+        more = f"; and {len(shown) - MOST_SHOWN} more" if len(shown) > MOST_SHOWN else ""
+        found = f"code and stored job differ: {'; '.join(shown[:MOST_SHOWN])}{more}"
+        remedy = "cronflow jobs diff --app MODULE:APP shows how; apply the app, or deploy the code that was applied"
+        yield CheckResult("jobs in code", "warning", found, remedy)
 
 
 def _maintenance(mode: MaintenanceMode | None) -> Iterator[CheckResult]:

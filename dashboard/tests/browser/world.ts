@@ -494,7 +494,7 @@ export class World {
   nodeDetails(): NodeDetail[] {
     return this.nodes(Math.floor(this.now() / 1000)).map((node, i) => ({
       ...node, roles: ['worker'], held: node.in_flight, heartbeat_age_s: node.age_s, labels: {}, version: '0.10.0', host: node.name, pid: 40 + i, started_at: null,
-      breakers: {}, spool: { outcomes: 0, bytes: 0, since: null }, zones: '2026b', drained: false,
+      breakers: {}, spool: { outcomes: 0, bytes: 0, since: null }, zones: '2026b', drained: false, differing: {},
       capacity: i === 3 ? null : { cpu: 8, memory: 32 * 2 ** 30 }, reserved: { cpu: i === 1 ? 9 : i * 0.75, memory: i * 2.5 * 2 ** 30 },
     }));
   }
