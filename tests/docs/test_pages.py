@@ -125,6 +125,15 @@ SCENES = {
         environment={"PASSWORD": PASSWORD},
         prints=('"result":"created"', "active\n", "10m\n", "nightly-report@manual-deploy-42", '"deleted_at"'),
     ),
+    "jobs-as-code.md": Scene(
+        report=False,
+        prints=(
+            "✓ ok: 2 jobs",
+            '+ schedule.cron: "30 6 * * *"',
+            "- billing-cleanup  deleted",
+            "1 job: 0 created, 0 changed, 0 deleted, 1 unchanged",
+        ),
+    ),
     "retries.md": Scene(prints=("created", "initial: 10s", "match: AuthInvalid", "active")),
     "when-something-failed.md": Scene(prints=("no rows", "~r1")),
 }
@@ -174,6 +183,7 @@ def program(page: list[Block], folder: Path, stand_ins: Mapping[str, str]) -> st
         text = replaced(block.text, stand_ins)
         if block.name or block.language == "python":
             file = folder / (block.name or f"line_{block.line}.py")
+            file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, "utf-8")
             text = f"python3 {shlex.quote(str(file))}" if block.language == "python" else ""
         if block.language in EXECUTED:
@@ -258,12 +268,21 @@ def read(block: Block, file: Path) -> None:
     found = yaml.safe_load(block.text)
     if "alerts" in found:
         assert [alert.name for alert in read_alert_files([file])] == names(found["alerts"]), block.place
-    elif "jobs" in found:
+    elif isinstance(found.get("jobs"), list):  # a workflow of GitHub Actions has jobs too
         assert [job.name for job in read_job_files([file], check_python=False)] == names(found["jobs"]), block.place
 
 
 def names(items: list[dict[str, str]]) -> list[str]:
     return [item["name"] for item in items]
+
+
+def test_the_commands_of_the_workflow_are_those_that_the_page_runs() -> None:
+    page = blocks(ROOT / "docs" / "how-to" / "jobs-as-code.md")
+    [workflow] = [yaml.safe_load(block.text) for block in page if (block.name or "").endswith("workflows/jobs.yml")]
+    commands = [step["run"] for step in workflow["jobs"]["jobs"]["steps"] if "cronflow jobs" in step.get("run", "")]
+    ran = [line for block in page if block.language == "sh" for line in block.text.splitlines()]
+    assert len(commands) == 3
+    assert ran[-3:] == commands
 
 
 def test_an_example_with_a_mistake_is_detected(tmp_path: Path) -> None:
