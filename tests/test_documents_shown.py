@@ -54,8 +54,8 @@ def shown(text: str, program: str) -> list[Command]:
     prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
     lines = [line for block in blocks(text, "sh") for line in block.splitlines()]
     code = [*lines, *re.findall(r"`([^`\n]+)`", prose)]
-    # A redirection or a pipe ends the command.
-    called = [shlex.split(re.split(" [<>|] ", line)[0], comments=True) for line in code if program in line]
+    # A redirection, a pipe or another command ends the command.
+    called = [shlex.split(re.split(r" (?:[<>|]|\|\||&&) ", line)[0], comments=True) for line in code if program in line]
     return [tuple(words[1:]) for words in called if words and words[0] == program]
 
 

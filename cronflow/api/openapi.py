@@ -126,7 +126,7 @@ def _components(made: Document, bodies: Collection[type[Input]]) -> dict[str, ob
     describe_fields(found)
     forms = {name: _written(found[name], required) for name, required in WRITTEN.items()}
     examples = {}
-    for name in (*(model.__name__ for model in bodies), "FilterInput", "JobFilterInput", "MoveInput"):
+    for name in (*(model.__name__ for model in bodies), "FilterInput", "JobFilterInput", "MoveInput", "PruneInput"):
         schemas[name] = _inputs(found[name])
         [examples[name]] = schemas[name].pop("examples", [None])
         for field in schemas[name]["properties"].values():

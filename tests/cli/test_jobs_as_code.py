@@ -237,12 +237,12 @@ def test_the_schema_is_printed(cli: Cli) -> None:
 def test_a_dry_run_of_alerts_shows_each_key_and_writes_nothing(cli: Cli, scene: Scene, tmp_path: Path) -> None:
     (tmp_path / "alerts.yaml").write_text(
         "alerts:\n  - {name: billing, on: [failed], webhook: {url: https://other.example.com}}\n"
-        "  - {name: new, on: [lost], webhook: {url: https://host}}\n"
+        "  - {name: new, on: [retries], webhook: {url: https://host}}\n"
     )
     before = asyncio.run(scene.service.alerts.find())
     result = cli("alerts", "apply", "-f", "alerts.yaml", "--dry-run")
     assert result.exit_code == 0
     assert "~ billing  changed\n" in result.stdout
     assert '  + webhook.url: "https://other.example.com"\n' in result.stdout
-    assert '+ new  created\n  + on: ["lost"]\n' in result.stdout
+    assert '+ new  created\n  + on: ["retries"]\n' in result.stdout
     assert asyncio.run(scene.service.alerts.find()) == before
