@@ -197,6 +197,7 @@ docs: .venv/ready
 	$(BIN)/python -m tools.docs.metrics > docs/reference/metrics.md
 	$(BIN)/python -m tools.docs.cli > docs/reference/cli.md
 	$(BIN)/python -m tools.docs.settings > docs/reference/settings.md
+	$(BIN)/python -m tools.docs.man
 	$(BIN)/python -m tools.docs.schedules
 	$(BIN)/python -m tools.docs.job_file_schema > build/job-file.schema.json && mv build/job-file.schema.json cronflow/files/
 	$(BIN)/python -m tools.docs.glossary > docs/reference/glossary.md

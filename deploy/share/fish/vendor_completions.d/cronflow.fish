@@ -1,0 +1,1 @@
+complete --command cronflow --no-files --arguments "(env _CRONFLOW_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS=(commandline -cp) cronflow)" --condition "env _CRONFLOW_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args _TYPER_COMPLETE_ARGS=(commandline -cp) cronflow"
