@@ -39,6 +39,7 @@ from cronflow.domain.job import (
 from cronflow.domain.limits import parse_size
 from cronflow.domain.resources import ResourceAmount
 from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule
+from cronflow.domain.shadow import JobMode
 from cronflow.domain.split import RunOn
 
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -131,6 +132,7 @@ class App:
         join: Join | str = Join.ALL,
         shards: int | None = None,
         run_on: RunOn | str = RunOn.ONE_NODE,
+        mode: JobMode | str = JobMode.ACTIVE,
         labels: Mapping[str, str] | None = None,
         description: str | None = None,
         name: str | None = None,
@@ -150,9 +152,10 @@ class App:
         "on": "failed", "within": "6h"}`, or a list of those, of which all must have ended, or with `join="any"` one.
         `resources` is what each run reserves of its node, such as `{"cpu": 0.5, "memory": "256MiB"}`. With `shards=8`
         each run is split into eight parts, which read `ctx.shard`; with `run_on="every_node"` it executes once on every
-        node that can run it. `misfire` defaults to `fire_once`, but `jobs apply` refuses an `at` in the past unless
-        `misfire` is given. The function is called with `args`; a first parameter named `ctx` or annotated `Context`
-        receives the context. Raises InvalidInput, also if the function does not accept `args` or the name is taken.
+        node that can run it. With `mode="shadow"` its fires are recorded and not executed. `misfire` defaults to
+        `fire_once`, but `jobs apply` refuses an `at` in the past unless `misfire` is given. The function is called with
+        `args`; a first parameter named `ctx` or annotated `Context` receives the context. Raises InvalidInput, also if
+        the function does not accept `args` or the name is taken.
         """
 
         def decorate(function: Function) -> Function:
@@ -188,6 +191,7 @@ class App:
                     join=_choice(Join, join, "join"),
                     shards=shards,
                     run_on=_choice(RunOn, run_on, "run_on"),
+                    mode=_choice(JobMode, mode, "mode"),
                     labels=dict(labels or {}),
                     enabled=enabled,
                 )

@@ -31,6 +31,7 @@ from cronflow.domain.retry import RetryRule
 from cronflow.domain.schedule.calendar import Period, WeeklyHours
 from cronflow.domain.schedule.dst import Dst, GapPolicy, RepeatPolicy
 from cronflow.domain.schedule.kinds import AnyOf, Cron, Every, Once
+from cronflow.domain.shadow import JobMode, ReplacedLine
 from cronflow.domain.split import RunOn
 
 NO_LIMITS = {"cpu": None, "memory": None, "file_size": None, "files": None, "processes": None}
@@ -178,6 +179,9 @@ jobs = st.builds(
         st.just(0) | st.integers(1 << 20, 1 << 50),
     ),
     shards=st.none() | st.integers(2, 1000),
+    mode=st.sampled_from(JobMode),
+    replaces=st.none()
+    | st.builds(ReplacedLine, command=words.filter(str.strip), user=st.none() | words, host=st.none() | words),
     labels=texts,
     enabled=st.booleans(),
 ) | st.builds(
@@ -254,6 +258,8 @@ def test_the_canonical_document_has_every_default_and_keeps_the_order_of_the_int
         ("join", "all"),
         ("shards", None),
         ("run_on", "one_node"),
+        ("mode", "active"),
+        ("replaces", None),
         ("labels", {}),
         ("enabled", True),
     ]
@@ -472,8 +478,8 @@ def test_every_problem_is_reported_at_once_in_the_order_of_the_document() -> Non
             (
                 "jobs[0].xyz: unknown key (known are name, description, schedule, run, retry, timeout, overlap,"
                 " misfire, delivery, start_guard, priority, require, concurrency, rate, breaker, pause_after,"
-                " success_exit_codes, prefer, spread, apart_from, resources, after, join, shards, run_on, labels,"
-                " enabled)"
+                " success_exit_codes, prefer, spread, apart_from, resources, after, join, shards, run_on, mode,"
+                " replaces, labels, enabled)"
             ),
         ),
         (

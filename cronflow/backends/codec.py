@@ -61,6 +61,9 @@ UNKNOWN_TO_0_9 = (
     "concurrency", "rate", "breaker", "pause_after", "success_exit_codes",
     "prefer", "spread", "apart_from", "resources", "after", "join", "shards", "run_on",
 )  # fmt: skip
+UNKNOWN_TO_0_11 = ("mode", "replaces")
+KEYS_SINCE_0_12 = RESERVED_LABEL + "since-0.12"
+"""A label that contains the keys of a definition which CronFlow 0.11 does not know."""
 NEWER_SCHEDULE = RESERVED_LABEL + "schedule"
 """A label that contains a schedule which CronFlow 0.10 does not know."""
 SCHEDULE_KEYS_OF_0_10 = frozenset({"cron", "every", "at", "tz", "anchor", "time", "start", "end"})
@@ -203,18 +206,20 @@ def _nameless_job(rest: str) -> Job:
 def _with_newer_keys(document: Any) -> Any:
     """The document that `_readable_by_older` was given."""
     require = document.get("require") or {}
-    if not (NEWER_KEYS in require or NEWER_SCHEDULE in require):
+    hidden = require.keys() & {NEWER_KEYS, KEYS_SINCE_0_12, NEWER_SCHEDULE}
+    if not hidden:
         return document
-    others = {label: value for label, value in require.items() if label not in (NEWER_KEYS, NEWER_SCHEDULE)}
-    newer = orjson.loads(require.get(NEWER_KEYS, "{}"))
+    others = {label: value for label, value in require.items() if label not in hidden}
+    newer = orjson.loads(require.get(NEWER_KEYS, "{}")) | orjson.loads(require.get(KEYS_SINCE_0_12, "{}"))
     if NEWER_SCHEDULE in require:
         newer["schedule"] = orjson.loads(require[NEWER_SCHEDULE])
     return {**document, "require": others, **newer}
 
 
 def _readable_by_older(document: Document) -> Document:
-    """The document without the keys that CronFlow 0.9 and 0.10 do not know, and with labels that contain them. A leader
-    of 0.10 takes a job with a newer schedule to have none, and leaves its fires to a newer one.
+    """The document without the keys that CronFlow 0.9 to 0.11 do not know, and with labels that contain them. A leader
+    of 0.10 takes a job with a newer schedule to have none, and leaves its fires to a newer one; so does one of 0.11
+    with a job in shadow mode, because no node has the label.
     """
     labels = {}
     newer = {key: document.pop(key) for key in UNKNOWN_TO_0_9 if key in document}
@@ -222,6 +227,8 @@ def _readable_by_older(document: Document) -> Document:
         newer["retry"] = document.pop("retry")
     if newer:
         labels[NEWER_KEYS] = orjson.dumps(newer).decode()
+    if since_0_12 := {key: document.pop(key) for key in UNKNOWN_TO_0_11 if key in document}:
+        labels[KEYS_SINCE_0_12] = orjson.dumps(since_0_12).decode()
     schedule = document.get("schedule") or {}
     if schedule.keys() - SCHEDULE_KEYS_OF_0_10 or uses_hash(schedule.get("cron", "")):
         labels[NEWER_SCHEDULE] = orjson.dumps(document.pop("schedule")).decode()

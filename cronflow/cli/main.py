@@ -51,6 +51,7 @@ COMMANDS = {
     "logout": LazyCommand("commands.login:logout", "Log out; later commands connect to the servers.", MANAGE),
     "context": LazyCommand("commands.login:context", "List, choose and delete saved logins.", MANAGE),
     "whoami": LazyCommand("commands.login:whoami", "Show the current user, role and API.", MANAGE),
+    "shadow": LazyCommand("commands.shadow:shadow", "Compare jobs in shadow mode with what cron starts.", INSPECT),
     "rehearse": LazyCommand("commands.rehearse:rehearse", "Forecast what the jobs do, on virtual time.", INSPECT),
     "import": LazyCommand(
         "commands.import_schedulers:imports", "Print jobs of other schedulers as a job file.", MANAGE
@@ -78,6 +79,7 @@ WITH_CONTEXT = frozenset(
         "calendars",
         "alerts",
         "logs",
+        "shadow",
         "rehearse",
         "logout",
         "whoami",

@@ -322,6 +322,10 @@ class Jobs:
         """Continue with the next fire."""
         return await self._client.send(Call("POST", path_of("jobs", name, "resume"), repeatable=True))
 
+    async def activate(self, name: str) -> JobSchema:
+        """End its shadow mode, so that its fires are executed."""
+        return await self._client.send(Call("PATCH", path_of("jobs", name), body={"mode": "active"}, repeatable=True))
+
     async def close_breaker(self, name: str) -> JobSchema:
         """Close its circuit breaker, so that failing runs are retried again."""
         return await self._client.send(Call("POST", path_of("jobs", name, "close-breaker"), repeatable=True))

@@ -323,6 +323,10 @@ class Jobs:
         """Continue with the next fire."""
         return self._client.send(Call("POST", path_of("jobs", name, "resume"), repeatable=True))
 
+    def activate(self, name: str) -> JobSchema:
+        """End its shadow mode, so that its fires are executed."""
+        return self._client.send(Call("PATCH", path_of("jobs", name), body={"mode": "active"}, repeatable=True))
+
     def close_breaker(self, name: str) -> JobSchema:
         """Close its circuit breaker, so that failing runs are retried again."""
         return self._client.send(Call("POST", path_of("jobs", name, "close-breaker"), repeatable=True))

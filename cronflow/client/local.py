@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ from cronflow.domain.catch_up import CatchUpProgress
 from cronflow.domain.errors import BackendUnavailable, Conflict, NotFound
 from cronflow.domain.job import Job, JobRecord, Retry
 from cronflow.domain.run import RunState, at_least
+from cronflow.domain.shadow import JobMode
 from cronflow.domain.spread import MinuteMove, SpreadBy
 from cronflow.ports import LineQuery, RunQuery
 from cronflow.schemas import milliseconds
@@ -211,6 +213,12 @@ class LocalJobs(Resource):
 
     async def resume(self, name: str) -> JobSchema:
         return await self._shown(await self._service.jobs.resume(name, by=self._by))
+
+    async def activate(self, name: str) -> JobSchema:
+        def active(job: Job) -> Job:
+            return replace(job, mode=JobMode.ACTIVE)
+
+        return await self._shown(await self._service.jobs.amend(name, active, by=self._by))
 
     async def close_breaker(self, name: str) -> JobSchema:
         return await self._shown(await self._service.jobs.close_breaker(name, by=self._by))

@@ -62,6 +62,7 @@ from cronflow.domain.job import (
 )
 from cronflow.domain.limits import Limits, format_size, parse_size
 from cronflow.domain.resources import ResourceAmount
+from cronflow.domain.shadow import JobMode, ReplacedLine
 from cronflow.domain.split import RunOn
 
 Writer = Callable[[DocumentTable[Any], Any], dict[str, Any]]
@@ -274,9 +275,6 @@ class ResourcesForm(TypedDict):
 
 RESOURCES = DocumentTable(ResourcesForm, ResourceAmount)
 
-# ---------------------------------------------------------------------------------------------------------------- job
-
-
 # ------------------------------------------------------------------------------------------------------------- limits
 
 
@@ -374,6 +372,26 @@ def _write_after(after: tuple[Upstream, ...]) -> list[object]:
     return [UPSTREAM.write(one) for one in after]
 
 
+# ------------------------------------------------------------------------------------------------------------- shadow
+
+
+class ReplacedLineForm(TypedDict):
+    """A crontab line. Without a user or host, those of any log line match."""
+
+    command: Annotated[str, Key(text, sample="true", missing="copy the command from the crontab line")]
+    """The command as cron logs it: the part after the user, up to the first `%`."""
+    user: Annotated[str | None, OPTIONAL_TEXT]
+    """The user whose crontab has it."""
+    host: Annotated[str | None, OPTIONAL_TEXT]
+    """The host whose cron has it, as its log names it."""
+
+
+REPLACED_LINE = DocumentTable(ReplacedLineForm, ReplacedLine)
+
+
+# ---------------------------------------------------------------------------------------------------------------- job
+
+
 class JobForm(TypedDict):
     """What to run and when, with every default."""
 
@@ -439,6 +457,10 @@ class JobForm(TypedDict):
     """Each run is split into so many parts, which share its work; null: it is not split."""
     run_on: Annotated[RunOn, Key(choice(RunOn))]
     """Whether each run executes on one node, or once on every node that can run it."""
+    mode: Annotated[JobMode, Key(choice(JobMode))]
+    """Whether its fires are executed, or only recorded while another scheduler does the work."""
+    replaces: Annotated[ReplacedLineForm | None, Key(optional(REPLACED_LINE.read), optional(REPLACED_LINE.write))]
+    """The crontab line that it replaces, for `cronflow shadow report`."""
     labels: Annotated[dict[str, str], TEXTS]
     """For people, and for searching."""
     enabled: Annotated[bool, Key(flag)]
@@ -470,6 +492,7 @@ TABLES: tuple[DocumentTable[Any], ...] = (
     JOB_RATE,
     RESOURCES,
     UPSTREAM,
+    REPLACED_LINE,
 )
 """The mappings that users write."""
 

@@ -138,6 +138,8 @@ def missed_runs(record: JobRecord, now: datetime, cutoff: datetime) -> int:
     if fire is None or job.schedule is None:
         return 0
     late_after = job.misfire.late_after
+    if job.is_shadow:
+        return 0
     if now - fire <= late_after or fire >= cutoff - late_after or job.misfire.policy is MisfirePolicy.SKIP:
         return 0
     waits_for_own_run = is_dynamic(job.schedule) and record.waiting is not None and record.waiting.blocked_by

@@ -17,6 +17,7 @@ from cronflow.domain.durations import format_duration
 from cronflow.domain.job import Job, JobRecord
 from cronflow.domain.planning import run_on_request
 from cronflow.domain.run import Kind, Run, RunState, original_id, replay_number
+from cronflow.domain.shadow import SHADOWED
 from cronflow.domain.version import version_of
 
 AT_ONCE = datetime.min.replace(tzinfo=UTC)
@@ -185,6 +186,8 @@ def _held_back(
     missing: str,
 ) -> str | None:
     """Why the run must not start; None if it may."""
+    if record.job.is_shadow:
+        return SHADOWED
     upstream = {one.job: one for one in record.job.after}
     for end in unmet:
         wanted = "fails" if upstream[end.job].on == "failed" else "succeeds"

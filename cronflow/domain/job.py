@@ -23,6 +23,7 @@ from cronflow.domain.resources import NOTHING, ResourceAmount, check_reservation
 from cronflow.domain.retry import Retry as Retry  # part of a job, in a module of its own
 from cronflow.domain.schedule.kinds import Cron, Rules, Schedule, named
 from cronflow.domain.secret import HIDDEN, check_references, refuse_references
+from cronflow.domain.shadow import JobMode, ReplacedLine
 from cronflow.domain.split import RunOn, Split, SplitBy, check_split
 
 if TYPE_CHECKING:
@@ -306,6 +307,8 @@ class Job:
     join: Join = Join.ALL
     shards: int | None = None
     run_on: RunOn = RunOn.ONE_NODE
+    mode: JobMode = JobMode.ACTIVE
+    replaces: ReplacedLine | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     enabled: bool = True
 
@@ -376,6 +379,11 @@ class Job:
         retries = self.breaker or self.pause_after or self.retry.rules or self.retry.deadline is not None
         others = self.success_exit_codes != (0,) or self.after or self.split is not None
         return self.has_limits or bool(retries) or bool(others)
+
+    @property
+    def is_shadow(self) -> bool:
+        """Whether its fires are recorded without being executed."""
+        return self.mode is JobMode.SHADOW
 
     @property
     def split(self) -> Split | None:

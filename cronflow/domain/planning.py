@@ -20,6 +20,7 @@ from cronflow.domain.schedule.fires import count_between, is_dynamic, last_befor
 from cronflow.domain.schedule.kinds import AnyOf, Cron, Every, Schedule
 from cronflow.domain.schedule.stretches import allowed_stretch, excluded_stretch, latest_allowed, next_allowed_until
 from cronflow.domain.schedule.zones import SECOND
+from cronflow.domain.shadow import SHADOWED
 
 ACK_WITHIN = timedelta(seconds=10)
 WAIT_FIRST = timedelta(milliseconds=250)
@@ -122,7 +123,15 @@ def decide(
 
     A run that was open when the instant fell due overlaps it. A run that was created later only blocks it because the
     leader is late, for example after a failover: the fire then waits, since it would have run after that run's fire.
+    In shadow mode a fire that would run is skipped instead.
     """
+    decision = _decide(record, now, open_since, backfilling, ended_at)
+    return skipped(decision, SHADOWED) if record.job.is_shadow and isinstance(decision, Fire) else decision
+
+
+def _decide(
+    record: JobRecord, now: datetime, open_since: Collection[datetime], backfilling: bool, ended_at: datetime | None
+) -> Decision:
     job, fire = record.job, record.next_fire
     if fire is None or job.schedule is None or fire > now:
         return Wait("not due")
@@ -185,13 +194,13 @@ def _overlapping(job: Job, fire: datetime, now: datetime, open_since: Collection
 
 def decide_early(record: JobRecord, now: datetime, until: datetime, has_open_run: bool) -> Fire | None:
     """Decide the fire at the cursor before its instant. None: it is too early, or it has to be decided at the instant,
-    because a run of the job is open, it has limits or is split, its fires depend on when runs end, or this one is
-    excluded.
+    because a run of the job is open, it has limits, is split or in shadow mode, its fires depend on when runs end, or
+    this one is excluded.
     """
     job, fire = record.job, record.next_fire
     if fire is None or job.schedule is None or not now < fire <= until:
         return None
-    if job.has_limits or job.split is not None:
+    if job.has_limits or job.split is not None or job.is_shadow:
         return None
     if has_open_run and job.overlap is not Overlap.ALLOW:
         return None

@@ -28,7 +28,7 @@ from cronflow.usecases.audit import masked
 from cronflow.usecases.edit import Result
 from cronflow.usecases.jobs import Comparison
 
-JobState = Literal["active", "paused", "disabled", "done", "by_hand"]
+JobState = Literal["active", "paused", "disabled", "done", "by_hand", "shadow"]
 
 
 class PendingRunSchema(Schema):
@@ -80,7 +80,7 @@ class JobSchema(Schema, JobForm):
     """A job's document with all defaults, and its state in the cluster."""
 
     state: JobState
-    """`done`: will not fire again; `by_hand`: has no schedule, and follows no job."""
+    """`done`: will not fire again; `by_hand`: has no schedule, and follows no job; `shadow`: does not execute."""
     words: str | None
     """The schedule in words, without the time zone, or what it follows; null: it runs only on request."""
     paused: bool
@@ -224,9 +224,11 @@ def job_state(record: JobRecord) -> JobState:
         return "disabled"
     if record.paused:
         return "paused"
-    if record.job.schedule is None:
-        return "active" if record.job.after else "by_hand"
-    return "done" if record.next_fire is None else "active"
+    if record.job.schedule is None and not record.job.after:
+        return "by_hand"
+    if record.job.schedule is not None and record.next_fire is None:
+        return "done"
+    return "shadow" if record.job.is_shadow else "active"
 
 
 def job_schema(

@@ -90,7 +90,7 @@ class JobSummarySchema(Schema):
     labels: dict[str, str]
     """For people, and for searching."""
     state: JobState
-    """`done`: will not fire again; `by_hand`: has no schedule, and follows no job."""
+    """`done`: will not fire again; `by_hand`: has no schedule, and follows no job; `shadow`: does not execute."""
     words: str | None
     """The schedule in words, without the time zone, or what it follows; null: it runs only on request."""
     next_fire: str | None

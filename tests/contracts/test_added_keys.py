@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from cronflow.backends import codec
+from cronflow.documents import parse_job
 from cronflow.documents.alerts import parse_alert
 from cronflow.domain.alerts import Alert, AlertKind, AlertRecord, Webhook
 from cronflow.domain.capabilities import needs_of
@@ -17,6 +18,7 @@ from cronflow.domain.job import Job
 from cronflow.domain.resources import ResourceAmount
 from cronflow.domain.retry import Retry, RetryRule
 from cronflow.domain.run import Kind, RunState
+from cronflow.domain.shadow import JobMode, ReplacedLine
 from cronflow.domain.version import version_of
 from cronflow.ports import Assignment
 from tests.contracts.builders import T0, a_job, a_record, a_report, a_run
@@ -30,6 +32,7 @@ FOLLOWING = replace(
     after=(Upstream("import"), Upstream("export.daily", On.FAILED, timedelta(hours=6))),
     join=Join.ANY,
 )
+SHADOW = replace(PLAIN, mode=JobMode.SHADOW, replaces=ReplacedLine(command="true", user="root", host="web-1"))
 RETRYING = replace(PLAIN, retry=Retry(rules=(RetryRule("OSError", retry=False),)), pause_after=3)
 OF_0_9 = {
     *("name", "description", "schedule", "run", "retry", "timeout", "overlap", "misfire", "delivery", "start_guard"),
@@ -46,7 +49,19 @@ def test_a_stored_definition_has_only_keys_that_0_9_reads_and_a_label_that_no_no
         assert read.get("retry", {}).keys() <= codec.RETRY_KEYS_OF_0_9
 
 
-@pytest.mark.parametrize("job", [RULED, RETRYING, FOLLOWING], ids=["placement", "retries", "chains"])
+def test_a_job_in_shadow_mode_has_a_label_that_0_11_leaves_to_newer_leaders() -> None:
+    read = orjson.loads(codec.definition(SHADOW))
+    assert read.keys() <= OF_0_9
+    assert read["require"].keys() == {codec.KEYS_SINCE_0_12}
+    # A leader of 0.11 takes it for the label of a node, and finds none that has it.
+    assert needs_of(parse_job(read)).labels == tuple(read["require"].items())
+    both = replace(RULED, mode=JobMode.SHADOW, require={"gpu": "yes"})
+    hidden = orjson.loads(codec.definition(both))["require"]
+    assert hidden.keys() == {"gpu", codec.NEWER_KEYS, codec.KEYS_SINCE_0_12}
+    assert codec.job_of_definition(codec.definition(both)) == both
+
+
+@pytest.mark.parametrize("job", [RULED, RETRYING, FOLLOWING, SHADOW], ids=["placement", "retries", "chains", "shadow"])
 def test_a_job_and_its_versions_come_back_whole(job: Job) -> None:
     record = a_record(job=job)
     assert codec.record(codec.record_document(record)) == record

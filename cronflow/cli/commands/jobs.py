@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 from rich.text import Text
 
-from cronflow.cli import code, connect, spreading
+from cronflow.cli import activating, code, connect, spreading
 from cronflow.cli.completion import job_names
 from cronflow.cli.errors import RUN_FAILED
 from cronflow.cli.main import new_group
@@ -59,6 +59,7 @@ jobs.command()(code.check)
 jobs.command()(code.diff)
 jobs.command()(code.export)
 jobs.command()(code.schema)
+jobs.command()(activating.activate)
 
 Answer = TypeVar("Answer")
 

@@ -62,6 +62,7 @@ OTHERS = {
     "disabled": Look("○", GRAY),
     "done": Look("✓", GRAY),
     "by hand": Look("◇", GRAY),
+    "shadow": Look("◌", BLUE),
     "running": Look("▶", BLUE),
     "cancelled": Look("⊘", GRAY),
     "planned": Look("○", GRAY),

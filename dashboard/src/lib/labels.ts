@@ -28,6 +28,7 @@ export const JOB: Record<JobState, Look> = {
   paused: { label: 'Paused', icon: 'pause', tone: 'retry' },
   disabled: { label: 'Disabled', icon: 'stop', tone: 'skip' },
   done: { label: 'Done', icon: 'check', tone: 'skip' },
+  shadow: { label: 'Shadow', icon: 'copy', tone: 'muted' },
   by_hand: { label: 'Manual', icon: 'hand', tone: 'muted' },
 };
 
