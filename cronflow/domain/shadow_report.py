@@ -18,7 +18,7 @@ NOTHING = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True)
-class Execution:
+class CronExecution:
     """A command that cron started."""
 
     at: datetime
@@ -75,7 +75,7 @@ class ShadowComparison:
     first: datetime
     last: datetime
     lines: tuple[ComparedLine, ...]
-    unknown: tuple[tuple[Execution, int], ...]
+    unknown: tuple[tuple[CronExecution, int], ...]
 
     @property
     def is_equal(self) -> bool:
@@ -83,7 +83,11 @@ class ShadowComparison:
 
 
 def compare_with_log(
-    jobs: Sequence[ShadowJob], executions: Sequence[Execution], first: datetime, last: datetime, tolerance: timedelta
+    jobs: Sequence[ShadowJob],
+    executions: Sequence[CronExecution],
+    first: datetime,
+    last: datetime,
+    tolerance: timedelta,
 ) -> ShadowComparison:
     """Compare jobs with the executions of a log that covers the time from `first` to `last`."""
     lines: dict[ReplacedLine, list[ShadowJob]] = defaultdict(list)
@@ -91,7 +95,7 @@ def compare_with_log(
         lines[job.line].append(job)
     executed: dict[ReplacedLine, list[datetime]] = defaultdict(list)
     unknown: Counter[tuple[str, str, str]] = Counter()
-    latest: dict[tuple[str, str, str], Execution] = {}
+    latest: dict[tuple[str, str, str], CronExecution] = {}
     for one in executions:
         # A line that names its host and user is more specific than one that does not.
         found = [line for line in lines if line.matches(one.command, one.user, one.host)]

@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 import orjson
 
-from cronflow.domain.shadow_report import Execution
+from cronflow.domain.shadow_report import CronExecution
 
 _IDENTIFIERS = frozenset({"cron", "crond"})
 _LINE = re.compile(
@@ -34,7 +34,7 @@ _A_DAY = timedelta(days=1)
 class CronLog:
     """What a log contains. `first` and `last` are the times of its first and last line of cron, whatever that says."""
 
-    executions: list[Execution] = field(default_factory=list)
+    executions: list[CronExecution] = field(default_factory=list)
     first: datetime | None = None
     last: datetime | None = None
 
@@ -50,7 +50,7 @@ def read_cron_log(lines: Iterable[str], now: datetime, zone: tzinfo) -> CronLog:
         at, host, message = entry
         times.append(at)
         if found := _EXECUTED.fullmatch(message):
-            executions.append(Execution(at, host, found["user"], found["command"]))
+            executions.append(CronExecution(at, host, found["user"], found["command"]))
     executions.sort(key=lambda one: one.at)
     return CronLog(executions, min(times, default=None), max(times, default=None))
 

@@ -14,7 +14,7 @@ from cronflow.domain.job import JobRecord, Misfire, MisfirePolicy
 from cronflow.domain.planning import Fire, SkipFire, Wait, decide, decide_early
 from cronflow.domain.schedule.kinds import Cron
 from cronflow.domain.shadow import SHADOWED, JobMode, ReplacedLine
-from cronflow.domain.shadow_report import Execution, ShadowComparison, ShadowJob, SkippedRange, compare_with_log
+from cronflow.domain.shadow_report import CronExecution, ShadowComparison, ShadowJob, SkippedRange, compare_with_log
 from tests.contracts.builders import a_job, a_record
 
 T0 = datetime(2026, 11, 24, 2, 0, tzinfo=UTC)
@@ -91,8 +91,8 @@ def test_a_line_that_no_log_can_have_is_refused(wrong: dict[str, str], message: 
 # ------------------------------------------------------------------------------------------------------------- report
 
 
-def executed(*minutes: float, host: str = "web-1", command: str = "/usr/bin/backup --all") -> list[Execution]:
-    return [Execution(T0 + minute * MINUTE + SECOND, host, "root", command) for minute in minutes]
+def executed(*minutes: float, host: str = "web-1", command: str = "/usr/bin/backup --all") -> list[CronExecution]:
+    return [CronExecution(T0 + minute * MINUTE + SECOND, host, "root", command) for minute in minutes]
 
 
 def planned(*minutes: float, **rest: Any) -> ShadowJob:
@@ -101,7 +101,7 @@ def planned(*minutes: float, **rest: Any) -> ShadowJob:
 
 
 def compared(
-    jobs: list[ShadowJob], executions: list[Execution], last: datetime = T0 + 100 * MINUTE
+    jobs: list[ShadowJob], executions: list[CronExecution], last: datetime = T0 + 100 * MINUTE
 ) -> ShadowComparison:
     return compare_with_log(jobs, executions, T0 - 5 * MINUTE, last, timedelta(seconds=30))
 

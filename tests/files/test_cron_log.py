@@ -5,16 +5,16 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from cronflow.domain.schedule.zones import find_zone
-from cronflow.domain.shadow_report import Execution
+from cronflow.domain.shadow_report import CronExecution
 from cronflow.files.cron_log import read_cron_log
 
 NOW = datetime(2026, 11, 24, 18, 0, tzinfo=UTC)
 BERLIN = find_zone("Europe/Berlin")
-EXPECTED = [Execution(datetime(2026, 11, 24, 1, 0, 1, tzinfo=UTC), "web-1", "root", "/usr/bin/backup --all")]
+EXPECTED = [CronExecution(datetime(2026, 11, 24, 1, 0, 1, tzinfo=UTC), "web-1", "root", "/usr/bin/backup --all")]
 JOURNAL = '{"__REALTIME_TIMESTAMP":"1795482001000000","_HOSTNAME":"web-1","SYSLOG_IDENTIFIER":"CRON","MESSAGE":SAID}'
 
 
-def read(*lines: str) -> list[Execution]:
+def read(*lines: str) -> list[CronExecution]:
     return read_cron_log(lines, NOW, BERLIN).executions
 
 
