@@ -46,13 +46,15 @@ def print_imported(
     print_files([read(path) for path in paths], labels, host)
 
 
-def print_files(read: Sequence[ImportedFile], labels: Iterable[str] | None, host: str | None) -> None:
+def print_files(
+    read: Sequence[ImportedFile], labels: Iterable[str] | None, host: str | None, *, shadow: bool = False
+) -> None:
     """The same for files that are read already."""
     from cronflow.importers.imported import completed
     from cronflow.importers.yaml_text import write_yaml
 
     wanted = labels_of(labels or ())
-    files = completed(read, wanted, host)
+    files = completed(read, wanted, host, shadow=shadow)
     typer.echo(write_yaml(files), nl=False)
     count = sum(len(file.jobs) for file in files)
     refused = [(file, refusal) for file in files for refusal in file.refusals]

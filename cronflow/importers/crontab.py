@@ -193,7 +193,9 @@ def _job(line: _Line, name: str, tz: str | None, locks: list[str | None]) -> Imp
     if "run-parts" in read.command:
         text = "One run for all scripts of the folder. As jobs of their own, each has its own outcome and log."
         notes.append(ImportNote((), text))
-    return ImportedJob(name, document, tuple(notes), line.place, line.text)
+    # As cron logs it: what the shell gets, without the input.
+    replaces = {"command": command, **({} if line.user is None else {"user": line.user})}
+    return ImportedJob(name, document, tuple(notes), line.place, line.text, replaces=replaces)
 
 
 def _schedule(line: _Line, tz: str | None, read: ShellLine, notes: list[ImportNote]) -> dict[str, Any]:

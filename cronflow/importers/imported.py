@@ -47,6 +47,8 @@ class ImportedJob:
     original: str = ""
     whole: str = ""
     """The whole entry where `original` is a part of it: a refusal has it all."""
+    replaces: Mapping[str, str] | None = None
+    """The `replaces` of the job in shadow mode, but for the host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +76,21 @@ class ImportedFile:
 
 
 def completed(
-    files: Sequence[ImportedFile], labels: Mapping[str, str] | None = None, host: str | None = None
+    files: Sequence[ImportedFile],
+    labels: Mapping[str, str] | None = None,
+    host: str | None = None,
+    *,
+    shadow: bool = False,
 ) -> list[ImportedFile]:
     """The files with unique names and without jobs that CronFlow refuses. `labels` are added to all jobs; with `host`
-    they run only on nodes with the label `host`, and have it themselves.
+    they run only on nodes with the label `host`, and have it themselves; with `shadow` they are in shadow mode.
     """
     names = iter(unique_names([(job.name, job.original) for file in files for job in file.jobs]))
     found = []
     for file in files:
         renamed = tuple(_with_name(job, next(names)) for job in file.jobs)
-        found.append(_with_labels(_without_invalid(replace(file, jobs=renamed)), labels or {}, host))
+        made = _with_labels(_without_invalid(replace(file, jobs=renamed)), labels or {}, host)
+        found.append(_in_shadow(made, host) if shadow else made)
     return found
 
 
@@ -131,6 +138,20 @@ def _with_labels(file: ImportedFile, labels: Mapping[str, str], host: str | None
         text = f"Only nodes with this label run these jobs: cronflow node --label host={host}"
         notes = (*notes, ImportNote(("defaults", "require"), text))
     return replace(file, defaults=defaults, notes=notes)
+
+
+def _in_shadow(file: ImportedFile, host: str | None) -> ImportedFile:
+    own = {} if host is None else {"host": host}
+    jobs = [
+        job if job.replaces is None else replace(job, document={**job.document, "replaces": {**job.replaces, **own}})
+        for job in file.jobs
+    ]
+    text = (
+        "These jobs are planned and recorded, and not executed: cron still does the work. Compare both with `cronflow "
+        "shadow report LOG`, then switch with `cronflow jobs activate` and remove this line."
+    )
+    notes = (*file.notes, ImportNote(("defaults", "mode"), text))
+    return replace(file, jobs=tuple(jobs), defaults={**file.defaults, "mode": "shadow"}, notes=notes)
 
 
 def _without_invalid(file: ImportedFile) -> ImportedFile:

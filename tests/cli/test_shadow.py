@@ -137,3 +137,34 @@ def test_activating_needs_a_confirmation_unless_jobs_are_named(cli: Cli) -> None
     assert cli("jobs", "activate", "--host", "web-1").exit_code == 2
     done = cli("jobs", "activate", "report", "-o", "name")
     assert (done.exit_code, done.stdout) == (0, "report\n")
+
+
+def test_an_imported_crontab_is_compared_with_its_log_and_switched(cli: Cli, empty: Scene) -> None:
+    Path("crontab").write_text(
+        "*/30 * * * * root  [ -x /usr/bin/backup ] && /usr/bin/backup --label 'a\\%b'%to stdin\n"
+        "0 * * * * www /usr/bin/report\n"
+    )
+    imported = cli("import", "crontab", "crontab", "--shadow", "--host", "web-1", "--tz", "UTC")
+    assert imported.exit_code == 0, imported.stderr
+    Path("jobs.yaml").write_text(imported.stdout)
+    empty.clock.step(timedelta(hours=-2))
+    assert cli("jobs", "apply", "-f", "jobs.yaml").exit_code == 0
+    empty.clock.step(timedelta(hours=2))
+    jobs = {one["name"]: one for one in json.loads(cli("jobs", "list", "-o", "json").stdout)}
+    assert {one["mode"] for one in jobs.values()} == {"shadow"}
+    backup = next(one for one in jobs.values() if one["replaces"]["user"] == "root")
+    # What Debian's cron logs of this line: without the input, and with the escaped percent sign as the shell gets it.
+    logged = "[ -x /usr/bin/backup ] && /usr/bin/backup --label 'a%b'"
+    assert backup["replaces"] == {"command": logged, "user": "root", "host": "web-1"}
+    fires = {backup["name"]: (90, 60, 30)}
+    skipped = [
+        run(name, ago(minutes=minutes), RunState.SKIPPED, reason=SHADOWED, node=None, dispatched_at=None, attempt=0)
+        for name in jobs
+        for minutes in fires.get(name, (60,))
+    ]
+    asyncio.run(empty.backends.runs.insert(skipped))
+    lines = [*(line(minutes, logged) for minutes in (90, 60, 30)), line(60, "/usr/bin/report", "www")]
+    done = cli("shadow", "report", log_file(*lines), "--host", "web-1")
+    assert done.exit_code == 0, done.stdout
+    assert "Equal: 4 starts of 2 lines" in done.stdout
+    assert cli("jobs", "activate", "--host", "web-1", "-o", "name", "--yes").stdout.splitlines() == sorted(jobs)

@@ -26,6 +26,12 @@ def crontab(
             help="Whether the sixth column is a user, as in /etc/crontab; detected if left out.",
         ),
     ] = None,
+    shadow: Annotated[
+        bool,
+        typer.Option(
+            "--shadow", help="Only plan and record the jobs, to compare them with cron by `cronflow shadow report`."
+        ),
+    ] = False,
 ) -> None:
     """Import crontabs: /etc/crontab, the folder /etc/cron.d or its files, and those of users."""
     from cronflow.importers.crontab import read_crontabs
@@ -33,7 +39,7 @@ def crontab(
     zone = check_zone(tz)
     # cron reads no other names, so that backups and files of the package manager are left out.
     texts = {str(path): text_of(path) for path in files_of(files, "[A-Za-z0-9_-]+")}
-    print_files([read_crontabs(texts, tz=zone, user_column=user_column)], label, host)
+    print_files([read_crontabs(texts, tz=zone, user_column=user_column)], label, host, shadow=shadow)
 
 
 @imports.command()
