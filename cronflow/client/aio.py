@@ -86,7 +86,9 @@ class AsyncClient:
         """Raises InvalidInput when the URL is invalid. `transport` is for tests and proxies."""
         self.url = checked_url(url)
         self.tokens = None if token is None else Tokens(token)
-        self._http = httpx2.AsyncClient(base_url=self.url, timeout=timeout_s, transport=transport)
+        # Without TLS there is nothing to verify, and reading the certificates takes longer than most requests.
+        verify = httpx2.URL(self.url).scheme != "http"
+        self._http = httpx2.AsyncClient(base_url=self.url, timeout=timeout_s, transport=transport, verify=verify)
         self._refreshing = asyncio.Lock()
         self.jobs = Jobs(self)
         self.runs = Runs(self)

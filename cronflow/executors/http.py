@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
+from functools import cached_property
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from types import TracebackType
@@ -182,7 +183,11 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
 
     def __init__(self, allowed_hosts: Sequence[str] | None) -> None:
         self._allowed_hosts = allowed_hosts
-        self._inner = httpx2.AsyncHTTPTransport(limits=httpx2.Limits(max_connections=None, max_keepalive_connections=0))
+
+    @cached_property
+    def _inner(self) -> httpx2.AsyncHTTPTransport:
+        """Created for the first request: it reads the machine's certificates, which would delay the start of a node."""
+        return httpx2.AsyncHTTPTransport(limits=httpx2.Limits(max_connections=None, max_keepalive_connections=0))
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         host = request.url.raw_host.decode("ascii")
@@ -205,7 +210,8 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         raise failure
 
     async def aclose(self) -> None:
-        await self._inner.aclose()
+        if "_inner" in self.__dict__:
+            await self._inner.aclose()
 
     async def _resolve(self, host: str, request: httpx2.Request) -> list[str]:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
 from collections.abc import Callable
 from datetime import datetime
@@ -52,6 +53,19 @@ def ok(content: object = None, status: int = 200) -> httpx2.Response:
 def problem(status: int, retry_after: str | None = None, **fields: Any) -> httpx2.Response:
     headers = {} if retry_after is None else {"Retry-After": retry_after}
     return httpx2.Response(status, headers=headers, content=orjson.dumps({"status": status, **fields}))
+
+
+def test_certificates_are_verified_by_every_spelling_of_https_and_are_not_read_without_tls() -> None:
+    for client in (cronflow.Client, cronflow.AsyncClient):
+        for url in (URL, URL.upper()):
+            assert tls_of(client(url)).verify_mode is ssl.CERT_REQUIRED
+            assert tls_of(client(url)).cert_store_stats()["x509_ca"] > 0
+        assert tls_of(client("http://cron.example.com")).cert_store_stats()["x509_ca"] == 0
+
+
+def tls_of(client: Any) -> ssl.SSLContext:
+    found: ssl.SSLContext = client._http._transport._pool._ssl_context
+    return found
 
 
 @pytest.mark.parametrize("name", SOURCES)
