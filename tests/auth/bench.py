@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -12,6 +12,7 @@ import httpx2
 from argon2 import Parameters, PasswordHasher, extract_parameters
 from argon2.exceptions import VerifyMismatchError
 from fastapi import FastAPI
+from starlette.datastructures import State
 
 from cronflow.api.access import ClosedGate, TokenGate
 from cronflow.api.app import create_api
@@ -67,13 +68,17 @@ class CountedPasswords(Passwords):
         return len(self.hasher.made)
 
 
-def applications() -> Iterator[FastAPI]:
-    """Three in turn, for as many replicas at a time: they keep only their state, and making one takes a while."""
-    made = [create_api(cast("UseCases", None), ClosedGate()) for _ in range(3)]
-    yield from itertools.cycle(made)
+@cache
+def routes() -> FastAPI:
+    """The application whose routes all replicas share, because making them takes half a second."""
+    return create_api(cast("UseCases", None), ClosedGate())
 
 
-APPLICATIONS = applications()
+def application() -> FastAPI:
+    """An application with a state of its own."""
+    made = copy(routes())
+    made.state = State()
+    return made
 
 
 @dataclass
@@ -115,7 +120,7 @@ class Replica:
         )
         self.sign_in = None if oidc is None else oidc.single_sign_on(self.backends, self.clock, self.logins)
         gate = TokenGate(self.logins, self.service.keys, self.backends.limiter, per_s=self.per_s)
-        api = next(APPLICATIONS)
+        api = application()
         api.state.service, api.state.gate, api.state.logins = self.service, gate, self.logins
         api.state.deployment, api.state.single_sign_on = self.deployment, self.sign_in
         self.app = guarded(api, **self.guards)

@@ -13,7 +13,7 @@ from typing import Any
 import uvicorn
 from structlog.testing import capture_logs
 
-from tests.auth.bench import APPLICATIONS, PASSWORD, Replica
+from tests.auth.bench import PASSWORD, Replica, routes
 from tests.cli.conftest import Cli
 from tests.cli.scene import Scene
 from tests.waiting import eventually
@@ -57,7 +57,7 @@ def serving() -> Iterator[Served]:
         server = uvicorn.Server(config)
         # Build the application before the thread starts: Python 3.11 may fail when two threads read source files at the
         # same time, and the description of the routes is made from docstrings.
-        next(APPLICATIONS)
+        routes()
         thread = Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:
