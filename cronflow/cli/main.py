@@ -6,6 +6,7 @@ The rule: `cronflow --help` imports no command, and a command imports no other o
 from __future__ import annotations
 
 import sys
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
@@ -133,6 +134,7 @@ def _placeholder() -> None:
     """Stands for a command that has not been loaded."""
 
 
+@cache
 def _load(name: str) -> Any:
     module, _, attribute = COMMANDS[name].address.partition(":")
     found = getattr(import_module(f"cronflow.cli.{module}"), attribute)
