@@ -5,18 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from copy import copy
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import jsonschema_rs
 import orjson
 import pytest
 from fastapi import FastAPI, Request
+from starlette.datastructures import State
 
 from cronflow.api.access import NotAuthenticated
 from cronflow.api.app import create_api
 from cronflow.api.bodies import Deployment
+from cronflow.api.routes.chaos import Chaos
 from cronflow.auth.tokens import AccessTokens
 from cronflow.auth.vault import Vault
 from cronflow.domain.access import Principal, Role
@@ -104,6 +107,21 @@ def the_api() -> FastAPI:
 
 
 @lru_cache
+def _routes(chaos: bool) -> FastAPI:
+    """The application whose routes all others share, because making them is slow. A development cluster has more."""
+    deployment = Deployment(chaos=cast("Chaos", object()) if chaos else None)
+    return create_api(cast("UseCases", None), HeaderGate(), deployment)
+
+
+def api_of(service: UseCases, deployment: Deployment | None = None) -> FastAPI:
+    """An application with a state of its own, for requests whose header contains the role."""
+    deployment = deployment or Deployment()
+    api = copy(_routes(deployment.chaos is not None))
+    api.state = State({"service": service, "gate": HeaderGate(), "deployment": deployment, "logins": None})
+    return api
+
+
+@lru_cache
 def the_document() -> Document:
     return Document(orjson.loads(orjson.dumps(the_api().openapi())))
 
@@ -152,7 +170,7 @@ class Client:
 @asynccontextmanager
 async def client_of(service: UseCases, api: FastAPI | None = None, **rest: Any) -> AsyncIterator[Client]:
     """A client of the given application, or of the shared one."""
-    api = api or create_api(service, HeaderGate(), Deployment(version="1.2.3", **rest))
+    api = api or api_of(service, Deployment(version="1.2.3", **rest))
     api.state.service = service
     transport = httpx2.ASGITransport(app=api, raise_app_exceptions=True)
     async with httpx2.AsyncClient(transport=transport, base_url="http://api") as http:

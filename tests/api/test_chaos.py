@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator
+from functools import cache
 from pathlib import Path
 
 import psutil
 import pytest
 
-from cronflow.api.app import create_api
 from cronflow.api.bodies import Deployment
 from cronflow.api.routes.chaos import Chaos
 from cronflow.backends.redis.connection import RedisConnection
 from cronflow.cli.dev.processes import Child, DevChaos
 from cronflow.domain.errors import NotFound
-from tests.api.conftest import Client, Document, HeaderGate, client_of, the_document
+from tests.api.conftest import Client, Document, api_of, client_of, the_document
 from tests.cli.scene import Scene
 from tests.waiting import eventually
 from tools.docs.api import document
@@ -52,11 +52,16 @@ def chaos() -> RecordingChaos:
     return RecordingChaos()
 
 
+@cache
+def document_of_dev() -> Document:
+    return Document(document(Deployment(chaos=RecordingChaos())))
+
+
 @pytest.fixture
 async def dev(scene: Scene, chaos: RecordingChaos) -> AsyncIterator[Client]:
     """The API of a development cluster."""
-    async with client_of(scene.service, create_api(scene.service, HeaderGate(), Deployment(chaos=chaos))) as client:
-        client.document = Document(document(Deployment(chaos=chaos)))
+    async with client_of(scene.service, api_of(scene.service, Deployment(chaos=chaos))) as client:
+        client.document = document_of_dev()
         yield client
 
 

@@ -12,9 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cronflow.api.access import Viewer
+from cronflow.api.app import create_api
 from cronflow.api.pagination import cursor_of
 from cronflow.api.responses import new_router
-from tests.api.conftest import Client, Document, client_of
+from tests.api.conftest import Client, Document, HeaderGate, client_of
 from tests.cli.scene import FAILED, Scene
 
 HUGE = "9" * 5000
@@ -56,7 +57,8 @@ async def test_a_lost_response_returns_503_and_the_key_finds_the_run(scene: Scen
 
 
 async def test_an_internal_error_returns_500_without_details(scene: Scene) -> None:
-    async with client_of(scene.service) as client:
+    # An application of its own, because it gets more routes.
+    async with client_of(scene.service, create_api(scene.service, HeaderGate())) as client:
         router = new_router("tests")
 
         @router.get("/broken")
