@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from datetime import time as clock_time
 from typing import Any
 
+from cronflow.auth.passwords import Passwords
 from cronflow.config import Settings
 from cronflow.domain.alerts import Alert, AlertKind, Answer, Notification, NotificationState, Webhook
 from cronflow.domain.backfill import Backfill, BackfillRate, BackfillScope, BackfillState
@@ -31,6 +32,8 @@ from cronflow.ports import LogLine
 from cronflow.testing.clock import FakeClock
 from cronflow.testing.memory import MemoryBackends, memory_backends
 from cronflow.usecases import UseCases
+from cronflow.usecases.accounts import UserAccounts
+from tests.auth.bench import QUICK
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 FENCE = 1795262400000000
@@ -236,6 +239,11 @@ class Scene:
         self.backends: MemoryBackends = memory_backends(self.clock)
         self.webhook_sender = Receiver()
         self.service = UseCases(self.backends, self.clock, webhook_sender=self.webhook_sender)
+        # A hash of the usual strength takes longer than most tests; `tests/auth` is about hashes.
+        self.service.passwords = Passwords(QUICK)
+        self.service.users = UserAccounts(
+            self.backends.users, self.clock, self.service.audit, self.service.passwords, reserved="admin"
+        )
         self.opened = 0
 
     @asynccontextmanager
