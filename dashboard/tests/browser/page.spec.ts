@@ -435,8 +435,8 @@ test('dead letters are loaded again after a new snapshot, because their number m
 });
 
 test.describe('100 nodes, 1,000 runs per second', () => {
-  test.use({ scale: LARGE });
-
+  // Endless animations must not cost much here.
+  test.use({ scale: LARGE, contextOptions: { reducedMotion: 'no-preference' } });
 
   test('the ring has one path per colour and few particles, which ticks do not recreate', async ({ stage, user }) => {
     await user.goto(stage.url);
