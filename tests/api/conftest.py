@@ -5,28 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from copy import copy
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 import httpx2
 import jsonschema_rs
 import orjson
 import pytest
 from fastapi import FastAPI, Request
-from starlette.datastructures import State
 
 from cronflow.api.access import NotAuthenticated
 from cronflow.api.app import create_api
 from cronflow.api.bodies import Deployment
-from cronflow.api.routes.chaos import Chaos
 from cronflow.auth.tokens import AccessTokens
 from cronflow.auth.vault import Vault
 from cronflow.domain.access import Principal, Role
 from cronflow.usecases import UseCases
 from cronflow.usecases.accounts import SecretValues
 from cronflow.usecases.logins import Logins, settings_admin
-from tests.auth.bench import QUICK, SECRET
+from tests.auth.bench import QUICK, SECRET, application
 from tests.cli.scene import Scene
 
 AS = "x-as"
@@ -106,19 +103,9 @@ def the_api() -> FastAPI:
     return create_api(scene.service, HeaderGate(), Deployment(version="1.2.3"), sessions)
 
 
-@lru_cache
-def _routes(chaos: bool) -> FastAPI:
-    """The application whose routes all others share, because making them is slow. A development cluster has more."""
-    deployment = Deployment(chaos=cast("Chaos", object()) if chaos else None)
-    return create_api(cast("UseCases", None), HeaderGate(), deployment)
-
-
-def api_of(service: UseCases, deployment: Deployment | None = None) -> FastAPI:
-    """An application with a state of its own, for requests whose header contains the role."""
-    deployment = deployment or Deployment()
-    api = copy(_routes(deployment.chaos is not None))
-    api.state = State({"service": service, "gate": HeaderGate(), "deployment": deployment, "logins": None})
-    return api
+def api_of(service: UseCases, deployment: Deployment) -> FastAPI:
+    """An application that shares its routes with others, for requests whose header contains the role."""
+    return application(service, HeaderGate(), deployment, None)
 
 
 @lru_cache

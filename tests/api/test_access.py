@@ -10,9 +10,11 @@ from fastapi.routing import APIRoute, iter_route_contexts
 
 from cronflow.api.access import ClosedGate, needed_by
 from cronflow.api.app import create_api
+from cronflow.api.bodies import Deployment
 from cronflow.api.reference_pages import ASSETS, FILES, START
 from cronflow.domain.access import Role
 from tests.api.conftest import Client, the_api
+from tests.auth.bench import application
 from tests.cli.scene import Scene
 
 PROVIDER = ("start", "callback", "device", "device/token", "loopback", "loopback/token")
@@ -117,7 +119,7 @@ def test_the_openapi_document_has_the_role_of_every_route_with_a_login() -> None
 async def test_the_closed_gate_admits_no_request(scene: Scene) -> None:
     import httpx2
 
-    transport = httpx2.ASGITransport(app=create_api(scene.service, ClosedGate()))
+    transport = httpx2.ASGITransport(app=application(scene.service, ClosedGate(), Deployment(), None))
     async with httpx2.AsyncClient(transport=transport, base_url="http://api") as http:
         for method, path, _ in MATRIX:
             assert (await http.request(method, path, headers={"X-As": "admin"})).status_code == 401

@@ -14,10 +14,11 @@ from argon2.exceptions import VerifyMismatchError
 from fastapi import FastAPI
 from starlette.datastructures import State
 
-from cronflow.api.access import ClosedGate, TokenGate
+from cronflow.api.access import ClosedGate, Gate, TokenGate
 from cronflow.api.app import create_api
 from cronflow.api.bodies import Deployment
 from cronflow.api.middleware import guarded
+from cronflow.api.routes.chaos import Chaos
 from cronflow.auth.passwords import Passwords
 from cronflow.auth.tokens import AccessTokens
 from cronflow.auth.vault import Vault
@@ -28,6 +29,7 @@ from cronflow.ports import Backends, Clock, WebhookSender
 from cronflow.usecases import UseCases
 from cronflow.usecases.accounts import UserAccounts
 from cronflow.usecases.logins import Logins, settings_admin
+from cronflow.usecases.single_sign_on import SingleSignOn
 
 SECRET = "a secret of the tests that is long enough"
 PASSWORD = "correct horse battery"
@@ -69,15 +71,24 @@ class CountedPasswords(Passwords):
 
 
 @cache
-def routes() -> FastAPI:
-    """The application whose routes all replicas share, because making them takes half a second."""
-    return create_api(cast("UseCases", None), ClosedGate())
+def routes(of_dev: bool) -> FastAPI:
+    """The application whose routes others share, because making them takes half a second. That of `dev` has more."""
+    deployment = Deployment(chaos=cast("Chaos", object()) if of_dev else None)
+    return create_api(cast("UseCases", None), ClosedGate(), deployment)
 
 
-def application() -> FastAPI:
+def application(
+    service: UseCases,
+    gate: Gate,
+    deployment: Deployment,
+    logins: Logins | None,
+    sign_in: SingleSignOn | None = None,
+) -> FastAPI:
     """An application with a state of its own."""
-    made = copy(routes())
-    made.state = State()
+    made = copy(routes(deployment.chaos is not None))
+    made.state = State(
+        {"service": service, "gate": gate, "deployment": deployment, "logins": logins, "single_sign_on": sign_in}
+    )
     return made
 
 
@@ -120,9 +131,7 @@ class Replica:
         )
         self.sign_in = None if oidc is None else oidc.single_sign_on(self.backends, self.clock, self.logins)
         gate = TokenGate(self.logins, self.service.keys, self.backends.limiter, per_s=self.per_s)
-        api = application()
-        api.state.service, api.state.gate, api.state.logins = self.service, gate, self.logins
-        api.state.deployment, api.state.single_sign_on = self.deployment, self.sign_in
+        api = application(self.service, gate, self.deployment, self.logins, self.sign_in)
         self.app = guarded(api, **self.guards)
 
     async def send(

@@ -57,7 +57,7 @@ def serving() -> Iterator[Served]:
         server = uvicorn.Server(config)
         # Build the application before the thread starts: Python 3.11 may fail when two threads read source files at the
         # same time, and the description of the routes is made from docstrings.
-        routes()
+        routes(False)
         thread = Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:
