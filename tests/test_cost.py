@@ -211,8 +211,8 @@ async def test_alerts_cost_a_cluster_without_any_one_read_a_few_seconds_apart(
         CountingRedis(redis_url, namespace) as connection,
     ):
         backends = adapters(connection, database)
-        webhook_sender = HttpWebhookSender(backends.secrets, None, SystemClock())
-        node = build_node(backends, NoOp(), SystemClock(), Timings(), name="only", webhook_sender=webhook_sender)
+        notifier = HttpWebhookSender(backends.secrets, None, SystemClock())
+        node = build_node(backends, NoOp(), SystemClock(), Timings(), name="only", notifier=notifier)
         running = asyncio.create_task(node.run())
         try:
             await eventually(lambda: counting.commands["find alerts"] >= 2, what="two looks for alerts")

@@ -43,6 +43,16 @@ def texts(module: ModuleType) -> Iterator[tuple[str, str, str]]:
                 match field, below:
                     case ast.AnnAssign(target=ast.Name(name)), ast.Expr(value=ast.Constant(value=str(text))):
                         yield defined.name, name, inspect.cleandoc(text)
+        match defined:
+            case ast.Assign(value=ast.Call(args=[ast.Constant(value=str(form)), ast.Dict(keys=keys, values=values)])):
+                # A form with a key that is a word of Python. Its texts are the last part of each annotation.
+                for key, value in zip(keys, values, strict=True):
+                    match key, value:
+                        case (
+                            ast.Constant(value=str(key_name)),
+                            ast.Subscript(slice=ast.Tuple(elts=[*_, ast.Constant(value=str(words))])),
+                        ):
+                            yield form, key_name, words
 
 
 def _schemas(module: ModuleType) -> Iterator[type]:

@@ -136,12 +136,14 @@ def _components(made: Document, bodies: Collection[type[Input]]) -> dict[str, ob
         schemas[name.replace("Form", "Input")] = form
     for name in ("ProblemSchema", "ErrorSchema"):
         schemas[name] = found[name]
+    # An alert has one of two receivers.
+    schemas["AlertInput"]["required"] = ["name", "on"]
     schemas["JobInput"]["description"] = "What to run and when. Keys that are left out have their defaults."
     schemas["JobReplacement"] = {**schemas["JobInput"], "title": "JobReplacement", "required": ["run"]}
     schemas["AlertReplacement"] = {
         **schemas["AlertInput"],
         "title": "AlertReplacement",
-        "required": ["on", "webhook"],
+        "required": ["on"],
     }
     schemas["LimitReplacement"] = {**schemas["LimitInput"], "title": "LimitReplacement", "required": []}
     schemas["CalendarReplacement"] = {**schemas["CalendarInput"], "title": "CalendarReplacement", "required": []}

@@ -26,7 +26,8 @@ from cronflow.documents import job_document, parse_job
 from cronflow.documents.alerts import alert_document, parse_alert
 from cronflow.documents.calendars import calendar_document, parse_calendar
 from cronflow.domain.access import ApiKey, Principal, Role, User
-from cronflow.domain.alerts import AlertKind, AlertRecord, Notification, NotificationState
+from cronflow.domain.alert_kinds import AlertKind
+from cronflow.domain.alerts import AlertRecord, Notification, NotificationState
 from cronflow.domain.backfill import FireOutline
 from cronflow.domain.capabilities import Capabilities
 from cronflow.domain.chain import ChainLink, UpstreamRun
@@ -666,15 +667,24 @@ def crossing(document: Mapping[str, Any]) -> Crossing:
     return Crossing(before=before, level=level, **fields)
 
 
+DIGEST_KEYS = ("number", "group", "members", "digest")
+
+
 def notification_document(notification: Notification) -> Document:
-    """A notification's document. `waiting` is stored for the sender's partial index."""
-    document = {name: plain(getattr(notification, name)) for name in Notification.__dataclass_fields__ if name != "id"}
-    return {"_id": notification.id, **document, "waiting": True, "due_at": notification.created_at}
+    """A notification's document. `waiting` is stored for the sender's partial index, and `held` for that of the leader.
+    What only digests and their members have is left out of others.
+    """
+    names = Notification.__dataclass_fields__.keys() - {"id", *(DIGEST_KEYS if notification.number is None else ())}
+    document = {"_id": notification.id, **{name: plain(getattr(notification, name)) for name in sorted(names)}}
+    if notification.state is NotificationState.HELD:
+        return {**document, "held": True}
+    return {**document, "waiting": True, "due_at": notification.created_at}
 
 
 def notification(document: Mapping[str, Any]) -> Notification:
     fields = {name: document[name] for name in Notification.__dataclass_fields__ if name in document}
     kind, state = AlertKind(document["kind"]), NotificationState(document["state"])
+    fields["members"] = tuple(document.get("members") or ())
     return Notification(**{**fields, "id": document["_id"], "kind": kind, "state": state})
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from cronflow.node.alert_sender import AlertSender
 from cronflow.node.missing_leader import MissingLeader
-from cronflow.ports import Backends, Clock, EventSink, Meter, WebhookSender
+from cronflow.ports import Backends, Clock, EventSink, Meter, NotificationSender
 
 
 def alert_sender(
-    backends: Backends, webhook_sender: WebhookSender, clock: Clock, emit: EventSink, meter: Meter
+    backends: Backends, notifier: NotificationSender, clock: Clock, emit: EventSink, meter: Meter
 ) -> AlertSender:
-    return AlertSender(backends.outbox, backends.alerts, backends.store_admin, webhook_sender, clock, emit, meter)
+    return AlertSender(backends.outbox, backends.alerts, backends.store_admin, notifier, clock, emit, meter)
 
 
 def missing_leader(backends: Backends, sender: AlertSender, *, leader_renew_s: float, namespace: str) -> MissingLeader:

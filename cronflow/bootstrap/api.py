@@ -20,9 +20,9 @@ from cronflow.bootstrap.parts import (
     cluster_config,
     meter_of,
     metrics_served,
+    notifier,
     urls,
     use_cases,
-    webhook_sender,
     writing_events,
 )
 from cronflow.bootstrap.shutdown import ShutdownSignals
@@ -36,7 +36,7 @@ from cronflow.node.event_log import EventLog
 from cronflow.node.keep_alive import LoopMonitor
 from cronflow.node.role_loop import NodeRole, Outages, end_tasks, repeat
 from cronflow.node.zone_watch import ZoneWatch
-from cronflow.ports import UNMETERED, Backends, Clock, EventSink, Meter, WebhookSender, discard_event
+from cronflow.ports import UNMETERED, Backends, Clock, EventSink, Meter, NotificationSender, discard_event
 from cronflow.supervision import Phase, ProcessStatus, supervised, supervisors
 from cronflow.usecases import UseCases
 from cronflow.usecases.logins import Logins, settings_admin
@@ -95,7 +95,7 @@ def serve_api(settings: Settings, host: str, port: int, chaos: Chaos | None = No
             server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
             serving = server
             if shutdown.stops(lambda number: serving.handle_exit(number, None)):
-                sender = webhook_sender(settings, backends, clock)
+                sender = notifier(settings, backends, clock)
                 roles = missing_leader_roles(settings, backends, clock, sender, emit, meter)
                 await serve_with_stream(server, hub, roles)
 
@@ -201,12 +201,12 @@ def missing_leader_roles(
     settings: Settings,
     backends: Backends,
     clock: Clock,
-    webhook_sender: WebhookSender,
+    notifier: NotificationSender,
     emit: EventSink = discard_event,
     meter: Meter = UNMETERED,
 ) -> Sequence[NodeRole]:
     """Roles that report a missing leader, because no node can when all are down."""
-    sender = alert_sender(backends, webhook_sender, clock, emit, meter)
+    sender = alert_sender(backends, notifier, clock, emit, meter)
     renew_s = settings.leader_renew.total_seconds()
     absence = missing_leader(backends, sender, leader_renew_s=renew_s, namespace=settings.namespace)
     return absence.role, sender.role

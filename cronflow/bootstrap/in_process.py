@@ -20,9 +20,9 @@ from cronflow.bootstrap.parts import (
     cluster_config,
     meter_of,
     metrics_served,
+    notifier,
     timings,
     use_cases,
-    webhook_sender,
     writing_events,
 )
 from cronflow.bootstrap.roles import build_node
@@ -80,7 +80,7 @@ class InProcessCluster:
             breakers=breakers.states,
             lines_per_run=settings.log_lines_per_run,
             namespace=settings.namespace,
-            webhook_sender=webhook_sender(settings, self._backends, clock),
+            notifier=notifier(settings, self._backends, clock),
             capabilities=capabilities(settings, apps),
             capacity=capacity(settings),
             catch_up_options=catch_up_options(settings),

@@ -19,10 +19,10 @@ from cronflow.bootstrap.parts import (
     catch_up_options,
     meter_of,
     metrics_served,
+    notifier,
     timings,
     urls,
     vault,
-    webhook_sender,
 )
 from cronflow.bootstrap.roles import build_node
 from cronflow.bootstrap.shutdown import ShutdownSignals
@@ -218,7 +218,7 @@ async def run_node(
             answered_at=lambda service: circuit.answered_at if service == circuit.service else math.inf,
             event_log=event_log,
             namespace=settings.namespace,
-            webhook_sender=webhook_sender(settings, backends, clock),
+            notifier=notifier(settings, backends, clock),
             meter=meter,
             capabilities=capabilities(settings, apps, () if pool is None else pool.modules),
             capacity=capacity(settings),

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from cronflow.auth.vault import Vault
 from cronflow.config import Settings
+from cronflow.config.mail import mail_server
 from cronflow.domain import metrics
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.metrics import MetricSource
+from cronflow.executors.notifications.notifier import Notifier
 from cronflow.executors.webhook import HttpWebhookSender
 from cronflow.leader.catch_up import CatchUpOptions
 from cronflow.live.state import ClusterConfig
@@ -72,9 +74,24 @@ def vault(settings: Settings) -> Vault | None:
     return None if settings.secrets_key is None else Vault(settings.secrets_key)
 
 
-def webhook_sender(settings: Settings, backends: Backends, clock: Clock) -> HttpWebhookSender:
-    """Sends notifications, to the hosts that the settings allow."""
-    return HttpWebhookSender(backends.secrets, vault(settings), clock, allowed_hosts=settings.allow_http_hosts)
+def notifier(settings: Settings, backends: Backends, clock: Clock) -> Notifier:
+    """Sends notifications: to the hosts that the settings allow, and by e-mail if they name a mail server."""
+    server = mail_server(settings)
+    mail = None
+    if server is not None:
+        # Imported here because most processes send no mail.
+        from cronflow.executors.notifications.mail_sender import MailSender
+
+        mail = MailSender(server)
+    return Notifier(
+        HttpWebhookSender(backends.secrets, vault(settings), clock, allowed_hosts=settings.allow_http_hosts),
+        mail,
+        backends.jobs,
+        backends.logs,
+        clock,
+        public_url=settings.public_url,
+        namespace=settings.namespace,
+    )
 
 
 def cluster_config(settings: Settings) -> ClusterConfig:
@@ -154,6 +171,6 @@ def use_cases(settings: Settings, backends: Backends, clock: Clock, emit: EventS
         emit,
         vault=vault(settings),
         admin=settings.admin_user,
-        webhook_sender=webhook_sender(settings, backends, clock),
+        notifier=notifier(settings, backends, clock),
         namespace=settings.namespace,
     )

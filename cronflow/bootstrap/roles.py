@@ -50,7 +50,7 @@ from cronflow.node.role_loop import NodeRole, Outages, StepMonitor
 from cronflow.node.startup import check_servers
 from cronflow.node.timings import Timings
 from cronflow.node.zone_watch import ZoneWatch
-from cronflow.ports import UNMETERED, Backends, Clock, Executor, Meter, Signal, WebhookSender
+from cronflow.ports import UNMETERED, Backends, Clock, Executor, Meter, NotificationSender, Signal
 from cronflow.usecases.calendar_binding import CalendarUpdates
 from cronflow.usecases.edit import Editor
 from cronflow.usecases.job_breakers import JobBreakers
@@ -110,7 +110,7 @@ def build_node(
     event_log: EventLog | None = None,
     lines_per_run: int = LINES_PER_RUN,
     namespace: str = "default",
-    webhook_sender: WebhookSender | None = None,
+    notifier: NotificationSender | None = None,
     meter: Meter = UNMETERED,
     capabilities: Capabilities | None = None,
     capacity: ResourceAmount | None = None,
@@ -118,7 +118,7 @@ def build_node(
     defined: Sequence[Job] = (),
 ) -> Node:
     """Build one incarnation of a node. Without `keep_alive` everything runs in one event loop; without a
-    `webhook_sender` the node does not send alerts; without `capabilities` it is offered every run. `capacity` is what
+    `notifier` the node does not send alerts; without `capabilities` it is offered every run. `capacity` is what
     jobs may reserve on it; without it, it gets no job that reserves anything. `defined` are the jobs of its Apps.
     """
     # Roles that must not wait for the main loop use their own connections.
@@ -394,8 +394,8 @@ def build_node(
         recorder.replaying,
         recorder.publishing,
     ]
-    if webhook_sender is not None:
-        sender = alert_sender(backends, webhook_sender, clock, emit, meter)
+    if notifier is not None:
+        sender = alert_sender(backends, notifier, clock, emit, meter)
         renew_s = timings.leader_renew
         absence = missing_leader(backends, sender, leader_renew_s=renew_s, namespace=namespace)
         evaluator = AlertEvaluator(
@@ -408,7 +408,14 @@ def build_node(
             elector,
             HeldFires(backends.events, clock, maintenance_watch.mode),
             clock,
+            backends.jobs,
+            backends.limits,
+            backends.events,
             namespace=namespace,
+            members=lambda: node_monitor.members,
+            in_maintenance=lambda: (
+                (tenure := elector.tenure) is not None and maintenance_watch.held(tenure) is not None
+            ),
             posted=sender.ask,
             long_runs=lambda: long_run_monitor.current,
         )

@@ -45,7 +45,7 @@ COMMANDS = {
     "sessions": LazyCommand("commands.sessions:sessions", "List and revoke the sessions of users.", MANAGE),
     "calendars": LazyCommand("commands.calendars:calendars", "Share holidays and windows between schedules.", MANAGE),
     "limits": LazyCommand("commands.limits:limits", "Limit how many runs execute at the same time.", MANAGE),
-    "alerts": LazyCommand("commands.alerts:alerts", "Notify webhooks when something goes wrong.", MANAGE),
+    "alerts": LazyCommand("commands.alerts:alerts", "Notify people and webhooks when something goes wrong.", MANAGE),
     "audit": LazyCommand("commands.audit:audit", "Show who changed what.", INSPECT),
     "logs": LazyCommand("commands.logs:logs", "Search and follow the log lines of all runs.", INSPECT),
     "login": LazyCommand("commands.login:login", "Log in to an API, which later commands use.", MANAGE),

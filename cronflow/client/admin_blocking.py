@@ -58,7 +58,7 @@ class Alerts:
         self._client.send(Call("DELETE", path_of("alerts", name)))
 
     def test(self, name: str) -> AnswerSchema:
-        """Have the API send a test notification now; returns the receiver's answer."""
+        """Have the API send a sample of each kind now; returns the receiver's answers."""
         return self._client.send(Call("POST", path_of("alerts", name, "test")))
 
     def notifications(self, name: str, *, limit: int | None = None) -> Iterator[NotificationSchema]:

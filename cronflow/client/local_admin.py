@@ -80,7 +80,7 @@ class LocalAlerts(Resource):
         await self._service.alerts.delete(name, by=self._by)
 
     async def test(self, name: str) -> AnswerSchema:
-        return answer_schema(*await self._service.alerts.test(name, by=self._by))
+        return answer_schema(await self._service.alerts.test(name, by=self._by))
 
     def notifications(self, name: str, *, limit: int | None = None) -> AsyncIterator[NotificationSchema]:
         return paged(

@@ -223,6 +223,18 @@ class Settings:
     """Other origins that may use the API from a browser, such as `https://ops.example.com`."""
     public_url: str | None = _setting(None, values.url("http", "https", example="https://cron.example.com"))
     """The address under which people reach the API and the page."""
+    smtp_url: str | None = _setting(
+        None, values.url("smtp", "smtps", "smtp+plain", example="smtp://user@mail.example.com:587"), shown=False
+    )
+    """Mail server for alerts: `smtp://` uses STARTTLS, `smtps://` TLS from the beginning, and `smtp+plain://` neither.
+    The server of `smtp://` must offer STARTTLS, unless it is on this machine. Set it on all nodes and APIs.
+    """
+    smtp_password: str | None = _hidden(values.mail_password)
+    """Password of the user in `SMTP_URL`."""
+    smtp_password_file: Path | None = _setting(None, values.folder)
+    """File with this password."""
+    smtp_from: str | None = _setting(None, values.mail_address)
+    """Address that e-mail is sent from."""
     spool_dir: Path = field(default_factory=_default_spool_dir, metadata={"read": values.folder})
     """Directory for results that could not be written to MongoDB; it must survive restarts."""
     pulse_dir: Path | None = _setting(None, values.folder)
@@ -333,13 +345,19 @@ def secrets_of(settings: Settings) -> frozenset[str]:
         value = getattr(settings, name)
         if value is not None and "hidden" in field_.metadata:
             found |= {value} if isinstance(value, str) else {base64.b64encode(key).decode() for key in value}
-    for file in (settings.admin_password_file, settings.api_key_file, settings.oidc_client_secret_file):
+    files = (
+        settings.admin_password_file,
+        settings.api_key_file,
+        settings.oidc_client_secret_file,
+        settings.smtp_password_file,
+    )
+    for file in files:
         try:
             found.add("" if file is None else file.read_text("utf-8").strip())
         except (OSError, UnicodeDecodeError):
             # An unreadable file cannot leak, and its user reports the problem.
             continue
-    for url in filter(None, (settings.redis_url, settings.mongo_url)):
+    for url in filter(None, (settings.redis_url, settings.mongo_url, settings.smtp_url)):
         user = url.partition("://")[2].rpartition("@")[0]
         password = user.partition(":")[2]
         found |= {password, unquote(password)}

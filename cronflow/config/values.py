@@ -17,6 +17,7 @@ from typing import Any
 
 from cronflow.documents.values import got, too_large
 from cronflow.domain.access import check_password
+from cronflow.domain.alert_receivers import check_address
 from cronflow.domain.backfill import BackfillRate, parse_rate
 from cronflow.domain.durations import format_duration, parse_duration
 from cronflow.domain.errors import InvalidInput, Problem
@@ -247,6 +248,22 @@ def secret_line(value: object) -> str:
 def password(value: object) -> str:
     """A password. Errors of this reader and of the following ones never show the value."""
     return check_password(_unshown(value))
+
+
+def mail_password(value: object) -> str:
+    """A password that another system has chosen."""
+    text = _unshown(value)
+    if not text or len(text) > 1000 or not text.isprintable():
+        raise InvalidInput(Problem("", "is empty, too long or not printable", "give it as the mail server expects it"))
+    return text
+
+
+def mail_address(value: object) -> str:
+    """One e-mail address."""
+    if not isinstance(value, str):
+        raise InvalidInput(f"expected an e-mail address, got {got(value)}")
+    check_address(value.strip())
+    return value.strip()
 
 
 def password_hash(value: object) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
 from typing import Annotated, Any, Literal, cast, overload
 
 from typing_extensions import TypedDict
@@ -9,22 +12,83 @@ from typing_extensions import TypedDict
 from cronflow.documents.keys import LENGTH, LengthForm
 from cronflow.documents.tables import DocumentTable, Key
 from cronflow.documents.values import choice, flag, list_of, number, optional, text, under, whole
-from cronflow.domain.alerts import Alert, AlertKind, ReportTime, Webhook, Weekday
+from cronflow.domain.alert_grouping import Grouping, QuietTime
+from cronflow.domain.alert_kinds import AlertKind
+from cronflow.domain.alert_receivers import Email, Webhook, WebhookFormat
+from cronflow.domain.alerts import Alert, ReportTime
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.thresholds import DeadLetterLimits
+from cronflow.domain.weekdays import Weekday
 
 
 class WebhookForm(TypedDict):
-    """Where notifications are sent."""
+    """A receiver of HTTP requests."""
 
     url: Annotated[str, Key(text, sample="http://host", missing="add the address that notifications go to")]
-    """An http:// or https:// address; each notification is a POST to it."""
+    """An http:// or https:// address; each notification is a POST to it. With another format than `json` it may be
+    `${secret:NAME}`.
+    """
     secret: Annotated[str | None, Key(optional(text))]
-    """The secret that signs them, as `${secret:NAME}`; null: not signed."""
+    """The secret that signs them, as `${secret:NAME}`; null: not signed. Only with the format `json`."""
+    format: Annotated[WebhookFormat, Key(choice(WebhookFormat))]
+    """What is sent: the JSON of CronFlow, a message for Slack or Microsoft Teams, or a ping."""
 
 
 WEBHOOK = DocumentTable(WebhookForm, Webhook)
+
+
+class EmailForm(TypedDict):
+    """Recipients of e-mail. The process that sends it needs `SMTP_URL` and `SMTP_FROM`."""
+
+    to: Annotated[
+        list[str],
+        Key(list_of(text, "addresses"), list, sample=("a@b.example",), missing="add the recipients as a list"),
+    ]
+    """The addresses."""
+    log_lines: Annotated[int, Key(whole)]
+    """How many of a run's last log lines a message shows; 0: none."""
+
+
+EMAIL = DocumentTable(EmailForm, Email)
+
+
+class GroupForm(TypedDict):
+    """How notifications are combined."""
+
+    by: Annotated[list[str], Key(list_of(text, "words"), list)]
+    """What notifications of a group have in common: `job`, `kind`, `label:NAME`; empty: all form one group."""
+    wait: Annotated[LengthForm, LENGTH]
+    """How long the first notification of a group waits for others."""
+    interval: Annotated[LengthForm, LENGTH]
+    """The shortest time between two messages about a group."""
+
+
+GROUP = DocumentTable(GroupForm, Grouping)
+_days = list_of(choice(Weekday), "days")
 _kinds = list_of(choice(AlertKind), "words")
+
+# `from` is a word of Python, so this form is no class.
+QuietForm = TypedDict(
+    "QuietForm",
+    {
+        "from": Annotated[
+            str,
+            Key(text, attribute="begin", sample="22:00", missing='add the time at which it begins, like "22:00"'),
+            "The time of day at which it begins.",
+        ],
+        "to": Annotated[
+            str,
+            Key(text, attribute="end", sample="07:00", missing='add the time at which it ends, like "07:00"'),
+            "The time of day at which it ends, maybe on the next day.",
+        ],
+        "tz": Annotated[str, Key(text), "The IANA time zone of these times."],
+        "days": Annotated[list[Weekday], Key(_days, list), "The days on which it begins; empty: every day."],
+        "urgent": Annotated[list[AlertKind], Key(_kinds, list), "What is sent all the same."],
+    },
+)
+
+
+QUIET = DocumentTable(QuietForm, QuietTime)
 _first_kind = (AlertKind.FAILED,)
 
 
@@ -66,10 +130,18 @@ class AlertForm(TypedDict):
     jobs: Annotated[list[str], Key(list_of(text, "patterns"), list)]
     """Patterns of job names, such as `billing-*`; empty: all jobs."""
     webhook: Annotated[
-        WebhookForm,
-        Key(WEBHOOK.read, WEBHOOK.write, sample=Webhook("http://host"), missing="add where notifications go"),
+        WebhookForm | None,
+        Key(
+            optional(WEBHOOK.read),
+            optional(WEBHOOK.write),
+            sample=Webhook("http://host"),
+            missing="add where notifications go: webhook or email",
+            shorten=optional(WEBHOOK.shorten),
+        ),
     ]
-    """Where notifications are sent."""
+    """Where notifications are sent; an alert has either a webhook or e-mail."""
+    email: Annotated[EmailForm | None, Key(optional(EMAIL.read), optional(EMAIL.write))]
+    """Who gets them by e-mail."""
     late_after: Annotated[LengthForm, LENGTH]
     """A fire is late when no attempt has started this long after it."""
     no_leader_after: Annotated[LengthForm, LENGTH]
@@ -82,18 +154,41 @@ class AlertForm(TypedDict):
     """The share of retries among all attempts of the last hour, between 0 and 1, above which it notifies."""
     report: Annotated[ReportTimeForm, Key(REPORT_TIME.read, REPORT_TIME.write)]
     """When the weekly report is sent."""
+    limit_wait_after: Annotated[LengthForm, LENGTH]
+    """How long a run may wait for a named limit."""
+    heartbeat_every: Annotated[LengthForm, LENGTH]
+    """How often a heartbeat is sent while the cluster is healthy."""
+    group: Annotated[GroupForm | None, Key(optional(GROUP.read), optional(GROUP.write))]
+    """How notifications are combined; null: each is sent by itself."""
+    quiet: Annotated[QuietForm | None, Key(optional(QUIET.read), optional(QUIET.write))]
+    """When notifications wait, to be sent in one message at its end; null: never."""
     enabled: Annotated[bool, Key(flag)]
     """Whether it sends notifications."""
 
 
+class _WithEmail(DocumentTable[Alert]):
+    """The same keys for an alert that sends e-mail: `email` is required, not `webhook`."""
+
+    @cached_property
+    def keys(self) -> dict[str, Key]:
+        of_webhook, of_email = (super(_WithEmail, self).keys[name] for name in ("webhook", "email"))
+        return {
+            **super().keys,
+            "webhook": replace(of_webhook, sample=None),
+            "email": replace(of_email, sample=Email(("a@b.example",))),
+        }
+
+
 ALERT = DocumentTable(AlertForm, Alert)
-TABLES: tuple[DocumentTable[Any], ...] = (ALERT, WEBHOOK, DEAD_LETTERS, REPORT_TIME)
+_WITH_EMAIL = _WithEmail(AlertForm, Alert)
+TABLES: tuple[DocumentTable[Any], ...] = (ALERT, WEBHOOK, EMAIL, GROUP, QUIET, DEAD_LETTERS, REPORT_TIME)
 
 
 def parse_alert(document: object, place: str = "") -> Alert:
     """The alert of a document. Raises InvalidInput with everything that is wrong; each place begins with `place`."""
     try:
-        return ALERT.read(document)
+        sends_mail = isinstance(document, Mapping) and document.get("email") is not None
+        return (_WITH_EMAIL if sends_mail else ALERT).read(document)
     except InvalidInput as error:
         raise InvalidInput(under(place, error.problems)) from None
 
@@ -104,4 +199,6 @@ def alert_document(alert: Alert, *, compact: Literal[False] = False) -> AlertFor
 def alert_document(alert: Alert, *, compact: bool) -> AlertForm | dict[str, Any]: ...
 def alert_document(alert: Alert, *, compact: bool = False) -> AlertForm | dict[str, Any]:
     """The document of an alert, with every default; with `compact` without them."""
-    return ALERT.shorten(alert) if compact else cast("AlertForm", ALERT.write(alert))
+    if compact:
+        return (ALERT if alert.email is None else _WITH_EMAIL).shorten(alert)
+    return cast("AlertForm", ALERT.write(alert))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from typing import NotRequired
@@ -10,7 +11,9 @@ import orjson
 from typing_extensions import TypedDict
 
 from cronflow.documents.values import instant_text
-from cronflow.domain.alerts import Alert, AlertKind, AlertRecord, Failing, Notification, notification_id
+from cronflow.domain.alert_grouping import QUIET, digest_id, most_frequent
+from cronflow.domain.alert_kinds import AlertKind
+from cronflow.domain.alerts import Alert, AlertRecord, Failing, Notification, NotificationState, notification_id
 from cronflow.domain.failures import Failure
 from cronflow.domain.long_runs import LongRun, seconds
 from cronflow.domain.placement import Waiting
@@ -21,6 +24,7 @@ MOST_OF_ERROR = 500
 MOST_REASONS = 20
 MOST_JOBS = 20
 """In a report: reasons, and jobs of each."""
+MOST_EXAMPLES = 10
 TEST = "test"
 
 
@@ -85,8 +89,38 @@ class MessageReportForm(TypedDict):
     """Whether there are more reasons, or more runs than were looked at."""
 
 
+class MessageExampleForm(TypedDict):
+    """A notification in a digest."""
+
+    kind: str
+    """What happened."""
+    at: str
+    """When it happened."""
+    job: str | None
+    """The job, if there is one."""
+    run: str | None
+    """The run, if there is one."""
+    text: str
+    """A sentence for people."""
+
+
+class MessageDigestForm(TypedDict):
+    """Notifications that were combined."""
+
+    group: str
+    """What they have in common, such as `job=billing-sums`; `quiet` after a quiet time."""
+    count: int
+    """How many they are."""
+    kinds: dict[str, int]
+    """How many by kind, the most frequent first."""
+    jobs: dict[str, int]
+    """How many by job, the most frequent first; at most 20."""
+    examples: list[MessageExampleForm]
+    """The first of them, at most 10."""
+
+
 class MessageDetails(TypedDict, total=False):
-    """The figure or the report that a notification is about."""
+    """What a notification is about, besides a job and a run."""
 
     level: str
     """`warn`, `critical`, or `ok` when it is over."""
@@ -96,6 +130,14 @@ class MessageDetails(TypedDict, total=False):
     """The threshold that was crossed."""
     report: MessageReportForm
     """The report, if it is one."""
+    node: str
+    """The node that was lost."""
+    limit: str
+    """The named limit that a run waits for."""
+    digest: MessageDigestForm
+    """The notifications that it combines, if it is a digest."""
+    test: bool
+    """True: a sample, sent by `cronflow alerts test`."""
 
 
 class MessageForm(MessageDetails):
@@ -163,6 +205,7 @@ def notification_of(
 ) -> Notification:
     """A new notification of the alert about the subject."""
     name = notification_id(record.name, kind, subject)
+    held = record.alert.holds(kind, created_at)
     return Notification(
         id=name,
         alert=record.name,
@@ -171,6 +214,63 @@ def notification_of(
         job=job,
         body=message(name, record.name, kind, at, namespace, text, job, run, details),
         created_at=created_at,
+        state=NotificationState.HELD if held else NotificationState.WAITING,
+    )
+
+
+def digest_of(
+    record: AlertRecord, number: int, group: str, members: Sequence[Notification], at: datetime
+) -> Notification:
+    """The digest with this number, whose body has all members in figures and some as examples. One member keeps its own
+    body, with the id of the digest.
+    """
+    name = digest_id(record.name, number, record.created_at)
+    bodies = [orjson.loads(member.body) for member in members]
+    kind = most_frequent([member.kind for member in members])
+    jobs = Counter(member.job for member in members if member.job is not None)
+    if len(members) == 1:
+        body = {**bodies[0], "id": name}
+    else:
+        kinds = Counter(member.kind.value for member in members)
+        counts = ", ".join(f"{count:,} {word.replace('_', ' ')}" for word, count in kinds.most_common())
+        about = "" if group in ("", QUIET) else f" of {group}"
+        over = f"{instant_text(members[0].created_at)} to {instant_text(members[-1].created_at)}"
+        digest: MessageDigestForm = {
+            "group": group,
+            "count": len(members),
+            "kinds": dict(kinds.most_common()),
+            "jobs": dict(jobs.most_common(MOST_JOBS)),
+            "examples": [
+                {
+                    "kind": one["kind"],
+                    "at": one["at"],
+                    "job": one.get("job"),
+                    "run": one["run"]["id"] if "run" in one else None,
+                    "text": one["text"][:MOST_OF_ERROR],
+                }
+                for one in bodies[:MOST_EXAMPLES]
+            ],
+        }
+        body = {
+            "id": name,
+            "alert": record.name,
+            "kind": kind.value,
+            "at": bodies[0]["at"],
+            "namespace": bodies[0]["namespace"],
+            "text": f"{len(members):,} notifications{about}, {over}: {counts}",
+            "digest": digest,
+        }
+    return Notification(
+        id=name,
+        alert=record.name,
+        kind=kind,
+        subject=members[0].subject if len(members) == 1 else f"{len(members)} of {group or 'the alert'}",
+        job=next(iter(jobs)) if len(jobs) == 1 else None,
+        body=orjson.dumps(body).decode(),
+        created_at=at,
+        number=number,
+        group=group,
+        members=tuple(member.id for member in members),
     )
 
 
@@ -257,6 +357,24 @@ def report_details(since: datetime, until: datetime, failures: Sequence[Failure]
             "more": more or len(failures) > MOST_REASONS,
         }
     }
+
+
+def node_lost_text(node: str, in_flight: int) -> str:
+    runs = "no run" if not in_flight else "1 run" if in_flight == 1 else f"{in_flight:,} runs"
+    return f"node {node} was lost with {runs} in flight; other nodes take over"
+
+
+def limit_wait_text(run: str, limit: str, since: datetime) -> str:
+    return f"{run} has waited for the limit {limit} since {instant_text(since)}"
+
+
+def success_text(run: Run) -> str:
+    assert run.ended_at is not None
+    return f"{run.id} succeeded at {instant_text(run.ended_at)}"
+
+
+def heartbeat_text(nodes: int) -> str:
+    return f"the cluster has a leader and {nodes:,} live {'node' if nodes == 1 else 'nodes'}, and plans on time"
 
 
 def leaderless_text(since: datetime, node: str, term: int) -> str:

@@ -1,14 +1,13 @@
-"""Alerts: rules that send notifications about jobs and the cluster to webhooks.
+"""Alerts: rules that send notifications about jobs and the cluster to webhooks and by e-mail.
 
 Rules: the id of a notification is derived from its alert, kind and subject alone, so finding the same subject again
 creates the same notification. A run becomes a dead letter once, so an alert reports it once. A notification that its
-receiver does not accept is retried for a day, with growing delays.
+receiver does not accept is retried for a day, with growing delays; a sign of life is worthless earlier.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -16,79 +15,26 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from cronflow.domain.access import check_patterns
+from cronflow.domain.alert_grouping import Grouping, QuietTime, is_held
+from cronflow.domain.alert_kinds import DEAD_LETTER_KINDS, PINGED, AlertKind, give_up_after
+from cronflow.domain.alert_receivers import Email, Webhook, WebhookFormat
 from cronflow.domain.durations import format_duration
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import check_name
 from cronflow.domain.run import DEAD, SCHEDULED, Run, RunState
 from cronflow.domain.schedule.fires import last_before
 from cronflow.domain.schedule.kinds import Cron
-from cronflow.domain.secret import refuse_references
 from cronflow.domain.thresholds import DeadLetterLimits
+from cronflow.domain.weekdays import TIME_OF_DAY, Weekday
 
 MOST_PATTERNS = 100
 MOST_RETRIES = 100
-LONGEST_URL = 2000
 SHORTEST_LATE, LONGEST_LATE = timedelta(seconds=1), timedelta(days=7)
 SHORTEST_LEADERLESS, LONGEST_LEADERLESS = timedelta(seconds=5), timedelta(days=1)
 FIRST_DELAY, LONGEST_DELAY = timedelta(seconds=10), timedelta(minutes=15)
-GIVE_UP_AFTER = timedelta(hours=24)
-KEPT = timedelta(days=30)
-"""How long a notification is kept after it was delivered or given up."""
-
-_SECRET = re.compile(r"\$\{secret:[A-Za-z0-9][A-Za-z0-9._-]{0,99}\}")
-
-
-class AlertKind(StrEnum):
-    """What an alert reports."""
-
-    FAILED = "failed"
-    RECOVERED = "recovered"
-    DEAD_LETTER = "dead_letter"
-    LATE = "late"
-    NO_LEADER = "no_leader"
-    RUNNING_LONG = "running_long"
-    RETRIES = "retries"
-    DEAD_LETTERS = "dead_letters"
-    RETRY_RATE = "retry_rate"
-    REPORT = "report"
-
-
-DEAD_LETTER_KINDS = frozenset({AlertKind.FAILED, AlertKind.DEAD_LETTER})
-
-
-@dataclass(frozen=True, slots=True)
-class Webhook:
-    """The receiver of notifications. `secret` is a reference to the secret that signs them, `${secret:NAME}`."""
-
-    url: str
-    secret: str | None = None
-
-    def __post_init__(self) -> None:
-        if not re.fullmatch(r"https?://[^/?#\s@]+([/?#]\S*)?", self.url):
-            remedy = "write https://host/path, without user, password or spaces"
-            raise InvalidInput(Problem("", "not an http:// or https:// address", remedy))
-        if len(self.url) > LONGEST_URL:
-            raise InvalidInput(f"an address has at most {LONGEST_URL:,} characters, this one has {len(self.url):,}")
-        refuse_references(self.url, "an address", "sign the notifications with `secret` instead")
-        if self.secret is not None and not _SECRET.fullmatch(self.secret):
-            remedy = "run `cronflow secrets set NAME` and write ${secret:NAME}"
-            raise InvalidInput(Problem("", "a signing secret is given by its name", remedy))
-
-
-class Weekday(StrEnum):
-    """A day of the week."""
-
-    MONDAY = "monday"
-    TUESDAY = "tuesday"
-    WEDNESDAY = "wednesday"
-    THURSDAY = "thursday"
-    FRIDAY = "friday"
-    SATURDAY = "saturday"
-    SUNDAY = "sunday"
-
-
+SHORTEST_BEAT, LONGEST_BEAT = timedelta(seconds=30), timedelta(days=1)
+SHORTEST_LIMIT_WAIT, LONGEST_LIMIT_WAIT = timedelta(minutes=1), timedelta(days=7)
 WEEK = timedelta(days=7)
-_TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +46,7 @@ class ReportTime:
     tz: str = "UTC"
 
     def __post_init__(self) -> None:
-        if not _TIME.fullmatch(self.time):
+        if not TIME_OF_DAY.fullmatch(self.time):
             raise InvalidInput(Problem("", f"{self.time!r} is not a time of day", "write it like 08:00"))
         self.latest(datetime(2026, 1, 1, tzinfo=UTC))
 
@@ -119,11 +65,15 @@ class Alert:
     """A rule. `jobs` are patterns of names; without any it covers all jobs. A fire is late when no attempt of it has
     started within `late_after`. The leader is missing when its renewal is overdue by `no_leader_after`. A run with more
     than `retries` retries is reported, and a share of retries above `retry_rate` among the attempts of the last hour.
+    A run that has waited for a named limit for `limit_wait_after` is reported. A heartbeat is sent every
+    `heartbeat_every`. It has one receiver: `webhook` or `email`. `group` and `quiet` hold notifications, see
+    `alert_grouping`.
     """
 
     name: str
     on: tuple[AlertKind, ...]
-    webhook: Webhook
+    webhook: Webhook | None = None
+    email: Email | None = None
     jobs: tuple[str, ...] = ()
     late_after: timedelta = timedelta(minutes=5)
     no_leader_after: timedelta = timedelta(minutes=1)
@@ -131,10 +81,15 @@ class Alert:
     dead_letters: DeadLetterLimits = field(default_factory=DeadLetterLimits)
     retry_rate: float = 0.2
     report: ReportTime = field(default_factory=ReportTime)
+    limit_wait_after: timedelta = timedelta(minutes=15)
+    heartbeat_every: timedelta = timedelta(minutes=1)
+    group: Grouping | None = None
+    quiet: QuietTime | None = None
     enabled: bool = True
 
     def __post_init__(self) -> None:
         check_name(self.name, "alert")
+        self._check_receiver()
         if not self.on:
             raise InvalidInput(Problem("", "on is empty", f"name at least one of {', '.join(AlertKind)}"))
         if len(set(self.on)) < len(self.on):
@@ -154,10 +109,30 @@ class Alert:
         check_patterns(self.jobs, "")
         _within("late_after", self.late_after, SHORTEST_LATE, LONGEST_LATE)
         _within("no_leader_after", self.no_leader_after, SHORTEST_LEADERLESS, LONGEST_LEADERLESS)
+        _within("limit_wait_after", self.limit_wait_after, SHORTEST_LIMIT_WAIT, LONGEST_LIMIT_WAIT)
+        _within("heartbeat_every", self.heartbeat_every, SHORTEST_BEAT, LONGEST_BEAT)
+        if AlertKind.SUCCEEDED in self.on and (not self.jobs or any(set(name) & set("*?[") for name in self.jobs)):
+            what = "on has succeeded, and jobs has patterns or is empty"
+            raise InvalidInput(Problem("", what, "list the names of the jobs in jobs"))
+
+    def _check_receiver(self) -> None:
+        if (self.webhook is None) == (self.email is None):
+            both = "webhook and email are both given" if self.webhook else "neither webhook nor email is given"
+            raise InvalidInput(Problem("", both, "give one of the two; define one alert for each receiver"))
+        if self.webhook is not None and self.webhook.format is WebhookFormat.PING:
+            if other := [kind for kind in self.on if kind not in PINGED]:
+                what = f"a ping cannot report {', '.join(other)}"
+                raise InvalidInput(Problem("", what, f"use only {', '.join(sorted(PINGED))} with format: ping"))
+            if self.group is not None or self.quiet is not None:
+                raise InvalidInput(Problem("", "pings are never held", "remove group and quiet"))
 
     def wants(self, *kinds: AlertKind) -> bool:
         """Whether it is enabled for at least one of these kinds."""
         return self.enabled and not set(kinds).isdisjoint(self.on)
+
+    def holds(self, kind: AlertKind, at: datetime) -> bool:
+        """Whether a notification of this kind that is created now waits for a digest."""
+        return is_held(self.group, self.quiet, kind, at)
 
     def concerns(self, job: str) -> bool:
         """Whether it covers the job."""
@@ -233,9 +208,13 @@ class Failing:
 
 
 class NotificationState(StrEnum):
-    """A waiting notification is tried again."""
+    """A waiting notification is tried again. A held one waits for its digest; a grouped one is part of a digest, which
+    is a notification itself.
+    """
 
     WAITING = "waiting"
+    HELD = "held"
+    GROUPED = "grouped"
     DELIVERED = "delivered"
     GAVE_UP = "gave_up"
 
@@ -243,7 +222,8 @@ class NotificationState(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
     """One message of an alert. `body` is the JSON that is sent, the same in each attempt; `status` and `error` are the
-    result of the latest attempt, `claim` identifies the attempt in progress.
+    result of the latest attempt, `claim` identifies the attempt in progress. A digest has a `number`, the `group` that
+    it is about and the ids of its `members`; each of these has the id of its `digest`.
     """
 
     id: str
@@ -260,22 +240,29 @@ class Notification:
     ended_at: datetime | None = None
     status: int | None = None
     error: str | None = None
+    number: int | None = None
+    group: str | None = None
+    members: tuple[str, ...] = ()
+    digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The response of a receiver. `error` is why it was not reached, or the beginning of a response that is not 2xx;
-    None: it has accepted the notification.
+    """The response of a receiver. `error` is why it was not reached, or the beginning of its refusal; None: it has
+    accepted the notification. A `final` refusal is not worth another attempt. A mail server may accept a message for
+    some recipients: then it is `partly` accepted, and `error` has the others.
     """
 
     status: int | None
     error: str | None
     ms: int
+    final: bool = False
+    partly: bool = False
 
     @property
     def taken(self) -> bool:
         """Whether the receiver has accepted it."""
-        return self.error is None
+        return self.error is None or self.partly
 
 
 def notification_id(alert: str, kind: AlertKind, subject: str) -> str:
@@ -283,10 +270,10 @@ def notification_id(alert: str, kind: AlertKind, subject: str) -> str:
     return "msg_" + hashlib.sha256(f"{alert}\n{kind}\n{subject}".encode()).hexdigest()[:32]
 
 
-def next_delay(attempts: int, created_at: datetime, now: datetime) -> timedelta | None:
+def next_delay(attempts: int, created_at: datetime, now: datetime, kind: AlertKind) -> timedelta | None:
     """The delay after `attempts` failed attempts; None: give up."""
     delay = min(FIRST_DELAY * 2 ** min(attempts - 1, 10), LONGEST_DELAY)
-    return None if now + delay > created_at + GIVE_UP_AFTER else delay
+    return None if now + delay > created_at + give_up_after(kind) else delay
 
 
 def is_late(run: Run, after: timedelta) -> bool:

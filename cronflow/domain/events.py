@@ -665,7 +665,7 @@ class RunHeldBack(Event):
 
 @event
 class AlertGaveUp(Event):
-    """A webhook did not accept a notification within a day; it is not sent again."""
+    """A receiver did not accept a notification, within a day or for good; it is not sent again."""
 
     alert: str
     subject: str

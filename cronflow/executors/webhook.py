@@ -1,8 +1,8 @@
-"""Sends notifications, signed as Standard Webhooks specifies.
+"""Sends notifications as HTTP requests, in JSON signed as Standard Webhooks specifies.
 
 Notifications may go where HTTP jobs may go, and every address is checked. A redirect counts as a failure. The signing
-secret is in clear text only here, while it signs. A webhook whose secret is missing gets nothing, because its receiver
-could not verify the request.
+secret is in clear text only here, while it signs, as is an address that is a secret. A webhook whose secret is missing
+gets nothing, because its receiver could not verify the request.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ import base64
 import binascii
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 import httpx2
 
 from cronflow.auth.vault import CannotOpen, Vault
-from cronflow.domain.alerts import Answer, Webhook
-from cronflow.domain.errors import PermanentError
+from cronflow.domain.alert_receivers import Webhook, WebhookFormat, check_url
+from cronflow.domain.alerts import Answer
+from cronflow.domain.errors import InvalidInput, PermanentError
 from cronflow.domain.secret import referenced
 from cronflow.executors.http import CheckedTransport, beginning, shown_url
 from cronflow.ports import Clock, SecretStore
@@ -32,11 +33,11 @@ HOW_TO_MAKE = 'echo "whsec_$(openssl rand -base64 32)" | cronflow secrets set'
 
 
 class Unsigned(Exception):
-    """The signing secret is unavailable; the message gives the reason."""
+    """A secret of the webhook is unavailable; the message gives the reason."""
 
 
 class HttpWebhookSender:
-    """A WebhookSender. `vault` is None without SECRETS_KEY. For `allowed_hosts` see HttpExecutor."""
+    """Posts to webhooks. `vault` is None without SECRETS_KEY. For `allowed_hosts` see HttpExecutor."""
 
     def __init__(
         self, secrets: SecretStore, vault: Vault | None, clock: Clock, *, allowed_hosts: Sequence[str] | None = None
@@ -47,20 +48,23 @@ class HttpWebhookSender:
         self._allowed_hosts = allowed_hosts
         self._transport: CheckedTransport | None = None
 
-    async def post(self, webhook: Webhook, notification: str, body: str, at: datetime) -> Answer:
+    async def post(
+        self, webhook: Webhook, notification: str, body: str, at: datetime, change_url: Callable[[str], str] = str
+    ) -> Answer:
         """Send one POST on a new connection within ten seconds; at most 500 characters of the response are read."""
         began = self._clock.monotonic()
         try:
-            status, error = await self._exchange(webhook, notification, body, str(int(at.timestamp())))
+            url = change_url(await self._url(webhook))
+            status, error = await self._exchange(webhook, url, notification, body, str(int(at.timestamp())))
         except Unsigned as refusal:
             status, error = None, str(refusal)
         return Answer(status, error, round((self._clock.monotonic() - began) * 1000))
 
     async def _exchange(
-        self, webhook: Webhook, notification: str, body: str, stamp: str
+        self, webhook: Webhook, url: str, notification: str, body: str, stamp: str
     ) -> tuple[int | None, str | None]:
         headers = {
-            "Content-Type": "application/json",
+            "Content-Type": "text/plain; charset=utf-8" if webhook.format is WebhookFormat.PING else "application/json",
             "User-Agent": "cronflow",
             "Accept-Encoding": "identity",
             "webhook-id": notification,
@@ -72,7 +76,7 @@ class HttpWebhookSender:
             # Created here because most processes send no webhooks, and loading certificates is slow.
             self._transport = CheckedTransport(self._allowed_hosts)
         try:
-            request = httpx2.Request("POST", webhook.url, headers=headers, content=body.encode())
+            request = httpx2.Request("POST", url, headers=headers, content=body.encode())
             async with asyncio.timeout(TIMEOUT_S):
                 response = await self._transport.handle_async_request(request)
                 try:
@@ -85,21 +89,39 @@ class HttpWebhookSender:
             return None, str(error)
         except httpx2.RequestError as error:
             what = f"{type(error).__name__}: {error}".removesuffix(": ")
-            return None, f"{shown_url(httpx2.URL(webhook.url))} cannot be reached: {what}"[:MOST_SHOWN]
+            parsed = httpx2.URL(url)
+            shown = f"{parsed.scheme}://{parsed.host}/…" if webhook.is_secret else shown_url(parsed)
+            return None, f"{shown} cannot be reached: {what}"[:MOST_SHOWN]
         status = response.status_code
         return status, None if 200 <= status <= 299 else f"answered {status}: {said or 'an empty body'}"
 
-    async def _key(self, reference: str) -> bytes:
-        [name] = referenced(reference)
+    async def _url(self, webhook: Webhook) -> str:
+        if not webhook.is_secret:
+            return webhook.url
+        [name] = referenced(webhook.url)
+        url = (await self._opened(name, f"run `cronflow secrets set {name}`")).strip()
+        try:
+            check_url(url)
+        except InvalidInput:
+            remedy = f"run `cronflow secrets set {name}` with the address of the webhook"
+            raise Unsigned(f"the secret {name} is not an http:// or https:// address; {remedy}") from None
+        return url
+
+    async def _opened(self, name: str, remedy: str) -> str:
         found = await self._secrets.get([name])
         if not found:
-            raise Unsigned(f"there is no secret {name}; {HOW_TO_MAKE} {name}")
+            raise Unsigned(f"there is no secret {name}; {remedy}")
         if self._vault is None:
-            raise Unsigned("this process has no SECRETS_KEY, so the notification cannot be signed")
+            raise Unsigned(f"this process has no SECRETS_KEY, so it cannot open the secret {name}")
         try:
-            return key_of(self._vault.open(found[0]))
+            return self._vault.open(found[0])
         except CannotOpen as error:
             raise Unsigned(str(error)) from None
+
+    async def _key(self, reference: str) -> bytes:
+        [name] = referenced(reference)
+        try:
+            return key_of(await self._opened(name, f"{HOW_TO_MAKE} {name}"))
         except ValueError:
             raise Unsigned(
                 f"the secret {name} is not {PREFIX} and {SHORTEST_KEY} to {LONGEST_KEY} bytes in base64; "

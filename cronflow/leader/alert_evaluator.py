@@ -6,7 +6,9 @@ notifications are in the outbox. None is reported twice, because a notification'
 repeated or concurrent evaluation changes nothing. It adds no write to a run. Without alerts it costs the leader one
 read every three seconds; a follower that sees a leader reads nothing.
 
-Figures that cross a threshold are in `threshold_monitor`, weekly reports in `weekly_reporter`.
+Figures that cross a threshold are in `threshold_monitor`, weekly reports in `weekly_reporter`, lost nodes and waits for
+limits in `cluster_conditions`, heartbeats and successes in `sign_of_life`. `notification_grouper` combines what is
+held.
 
 Lateness: each fire is judged once, when it is as old as the alert allows, by a position that is stored with the alert.
 Of earlier fires only those are late that still wait when the alert is created.
@@ -28,28 +30,36 @@ from cronflow.documents.notifications import (
     unplaced_text,
 )
 from cronflow.documents.values import instant_text
-from cronflow.domain.alerts import (
-    DEAD_LETTER_KINDS,
-    AlertKind,
-    AlertRecord,
-    Failing,
-    Notification,
-    is_late,
-)
+from cronflow.domain.alert_kinds import DEAD_LETTER_KINDS, AlertKind
+from cronflow.domain.alerts import AlertRecord, Failing, Notification, is_late
 from cronflow.domain.backfill import YIELDS
-from cronflow.domain.cluster import Tenure
+from cronflow.domain.cluster import Member, Tenure
 from cronflow.domain.long_runs import LongRun
 from cronflow.domain.maintenance_mode import HELD
 from cronflow.domain.placement import BUSY
 from cronflow.domain.run import Run, RunState, run_id
+from cronflow.leader.cluster_conditions import ClusterConditions
 from cronflow.leader.elector import Elector
 from cronflow.leader.held_fires import HeldFires
+from cronflow.leader.notification_grouper import NotificationGrouper
 from cronflow.leader.notification_writer import NotificationWriter
+from cronflow.leader.sign_of_life import SignOfLife
 from cronflow.leader.threshold_monitor import ThresholdMonitor
 from cronflow.leader.weekly_reporter import WeeklyReporter
 from cronflow.node.missing_leader import MissingLeader
 from cronflow.node.role_loop import Wake
-from cronflow.ports import AlertConditions, AlertStore, Clock, Outbox, RollupStore, RunQuery, RunStore
+from cronflow.ports import (
+    AlertConditions,
+    AlertStore,
+    Clock,
+    EventStore,
+    JobStore,
+    LimitStore,
+    Outbox,
+    RollupStore,
+    RunQuery,
+    RunStore,
+)
 
 LOOK_S = 3.0
 UNSEEN_S = 10.0
@@ -83,8 +93,13 @@ class AlertEvaluator:
         elector: Elector,
         held: HeldFires,
         clock: Clock,
+        jobs: JobStore,
+        limits: LimitStore,
+        events: EventStore,
         *,
         namespace: str,
+        members: Callable[[], Sequence[Member]],
+        in_maintenance: Callable[[], bool],
         posted: Callable[[], None],
         long_runs: Callable[[], Sequence[LongRun]] = tuple,
     ) -> None:
@@ -99,6 +114,9 @@ class AlertEvaluator:
         self._writer = NotificationWriter(outbox, clock, namespace)
         self._thresholds = ThresholdMonitor(alerts, conditions, rollups, self._writer, clock)
         self._reports = WeeklyReporter(runs, self._writer, clock)
+        self._signs = SignOfLife(conditions, runs, self._writer, members, in_maintenance, clock)
+        self._cluster = ClusterConditions(events, limits, self._writer, clock)
+        self._grouper = NotificationGrouper(outbox, jobs, clock)
         self._judged: dict[str, datetime] = {}
         self._behind: Failing | None = None
         self.wake = Wake()
@@ -127,6 +145,9 @@ class AlertEvaluator:
         await self._long([record for record in records if record.alert.wants(AlertKind.RUNNING_LONG)])
         await self._thresholds.look(records)
         await self._reports.look(records)
+        await self._cluster.look(records)
+        await self._signs.look(records)
+        await self._grouper.look(records)
         self._posted()
 
     async def _dead_letters(self, records: Sequence[AlertRecord]) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from cronflow.documents.notifications import MessageDetails, notification_of
-from cronflow.domain.alerts import AlertKind, AlertRecord, Notification
+from cronflow.domain.alert_kinds import AlertKind
+from cronflow.domain.alerts import AlertRecord, Notification
 from cronflow.domain.run import Run
 from cronflow.ports import Clock, Outbox
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cronflow.documents.notifications import MessageDetails, dead_letters_text, retry_rate_text
-from cronflow.domain.alerts import GIVE_UP_AFTER, AlertKind, AlertRecord
+from cronflow.domain.alert_kinds import GIVE_UP_AFTER, AlertKind
+from cronflow.domain.alerts import AlertRecord
 from cronflow.domain.rollup import FIRST_ATTEMPT, RETRY, BucketSize, summed
 from cronflow.domain.thresholds import RATE_OVER, AlertLevel, Crossing, crossing, retry_rate_level
 from cronflow.leader.notification_writer import NotificationWriter

@@ -11,7 +11,8 @@ from datetime import datetime
 
 from cronflow.documents.notifications import report_details, report_text
 from cronflow.documents.values import instant_text
-from cronflow.domain.alerts import WEEK, AlertKind, AlertRecord
+from cronflow.domain.alert_kinds import AlertKind
+from cronflow.domain.alerts import WEEK, AlertRecord
 from cronflow.leader.notification_writer import NotificationWriter
 from cronflow.ports import Clock, RunStore
 from cronflow.usecases.failures import failures_between

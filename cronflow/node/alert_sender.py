@@ -16,10 +16,11 @@ from datetime import datetime, timedelta
 import structlog
 
 from cronflow.domain import metrics
+from cronflow.domain.alert_kinds import SIGNS_OF_LIFE
 from cronflow.domain.alerts import Notification, NotificationState, next_delay
 from cronflow.domain.events import AlertGaveUp
 from cronflow.node.role_loop import NodeRole, Wake
-from cronflow.ports import UNMETERED, AlertStore, Clock, EventSink, Meter, Outbox, StoreAdmin, WebhookSender
+from cronflow.ports import UNMETERED, AlertStore, Clock, EventSink, Meter, NotificationSender, Outbox, StoreAdmin
 
 LEASE = timedelta(seconds=30)
 """Longer than an attempt takes."""
@@ -39,13 +40,13 @@ class AlertSender:
         outbox: Outbox,
         alerts: AlertStore,
         store_admin: StoreAdmin,
-        webhook_sender: WebhookSender,
+        notifier: NotificationSender,
         clock: Clock,
         emit: EventSink,
         meter: Meter = UNMETERED,
     ) -> None:
         self._outbox, self._alerts, self._store_admin = outbox, alerts, store_admin
-        self._webhook_sender = webhook_sender
+        self._notifier = notifier
         self._clock = clock
         self._emit = emit
         self._meter = meter
@@ -90,19 +91,26 @@ class AlertSender:
             dropped = replace(notification, state=NotificationState.GAVE_UP, error=DISABLED, tried_at=at, ended_at=at)
             await self._outbox.record_attempt(dropped, None)
             return
-        answer = await self._webhook_sender.post(record.alert.webhook, notification.id, notification.body, at)
+        answer = await self._notifier.send(record.alert, notification, at)
         tried = replace(notification, status=answer.status, error=answer.error, tried_at=at)
         if answer.taken:
+            if answer.partly:
+                log.warning("notification not accepted for all", alert=notification.alert, reason=answer.error)
             self._meter.add(metrics.NOTICES, "delivered")
             await self._outbox.record_attempt(replace(tried, state=NotificationState.DELIVERED, ended_at=at), None)
             return
         self._resting[notification.alert] = self._clock.monotonic() + REST_S
-        delay = next_delay(notification.attempts, notification.created_at, at)
+        delay = (
+            None if answer.final else next_delay(notification.attempts, notification.created_at, at, notification.kind)
+        )
         self._meter.add(metrics.NOTICES, "gave_up" if delay is None else "failed")
         log.warning(
             "notification not accepted", alert=notification.alert, notification=notification.id, reason=answer.error
         )
         if delay is not None:
             await self._outbox.record_attempt(tried, delay)
-        elif await self._outbox.record_attempt(replace(tried, state=NotificationState.GAVE_UP, ended_at=at), None):
+        elif (
+            await self._outbox.record_attempt(replace(tried, state=NotificationState.GAVE_UP, ended_at=at), None)
+            and notification.kind not in SIGNS_OF_LIFE
+        ):
             self._emit(AlertGaveUp(notification.alert, notification.subject, notification.attempts, answer.error or ""))

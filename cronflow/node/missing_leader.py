@@ -11,7 +11,8 @@ from datetime import timedelta
 
 from cronflow.documents.notifications import leaderless_text, notification_of
 from cronflow.documents.values import instant_text
-from cronflow.domain.alerts import SHORTEST_LEADERLESS, AlertKind
+from cronflow.domain.alert_kinds import AlertKind
+from cronflow.domain.alerts import SHORTEST_LEADERLESS
 from cronflow.domain.cluster import node_name
 from cronflow.node.role_loop import NodeRole, Wake
 from cronflow.ports import AlertStore, Control, Outbox, StoreAdmin

@@ -19,7 +19,7 @@ from cronflow.ports.access import (
     TicketStore,
     UserStore,
 )
-from cronflow.ports.alerts import AlertConditions, AlertStore, Outbox, WebhookSender
+from cronflow.ports.alerts import AlertConditions, AlertStore, NotificationSender, Outbox
 from cronflow.ports.backends import Backends
 from cronflow.ports.backfills import BackfillStore, WatchedBackfill
 from cronflow.ports.breakers import BreakerStore
@@ -137,6 +137,7 @@ __all__ = [
     "Membership",
     "Meter",
     "Move",
+    "NotificationSender",
     "OpenRun",
     "Outbox",
     "PermitKey",
@@ -164,6 +165,5 @@ __all__ = [
     "VersionStore",
     "Waiter",
     "WatchedBackfill",
-    "WebhookSender",
     "discard_event",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from cronflow.domain.alerts import AlertRecord, Answer, Failing, Notification, Webhook
+from cronflow.domain.alerts import Alert, AlertRecord, Answer, Failing, Notification
 from cronflow.domain.job import JobRecord
 from cronflow.domain.run import Run
 from cronflow.domain.thresholds import Crossing
@@ -51,7 +51,7 @@ class AlertStore(Protocol):
 
 
 class Outbox(Protocol):
-    """Notifications. A claim leases a waiting notification to one sender."""
+    """Notifications. A claim leases a waiting notification to one sender. Held and grouped ones are never claimed."""
 
     async def put(self, notifications: Sequence[Notification]) -> set[str]:
         """Insert those with a new id. Returns the ids that this call inserted."""
@@ -68,6 +68,15 @@ class Outbox(Protocol):
         """Write the result of an attempt: `state`, `status`, `error`, `tried_at` and `ended_at`. A notification that is
         still waiting is due again after `again_in`. False if its claim is a different one.
         """
+
+    async def held(self, alert: str, limit: int) -> list[Notification]:
+        """The held notifications of an alert, oldest first."""
+
+    async def latest_digest(self, alert: str, group: str | None = None) -> Notification | None:
+        """The digest of the alert with the highest number; with `group`, of this group alone."""
+
+    async def settle(self, digest: str, at: datetime) -> None:
+        """Mark the held members of the stored digest as grouped. Safe to repeat."""
 
     async def forget(self, notification: Notification) -> None:
         """Delete a notification whose alert was deleted."""
@@ -112,10 +121,14 @@ class AlertConditions(Protocol):
         """
 
 
-class WebhookSender(Protocol):
-    """Sends notifications."""
+class NotificationSender(Protocol):
+    """Sends notifications to the receivers of their alerts."""
 
-    async def post(self, webhook: Webhook, notification: str, body: str, at: datetime) -> Answer:
-        """Send once, signed if the webhook has a secret. `notification` is the id, `at` the signed time. Takes at most
+    @property
+    def sends_mail(self) -> bool:
+        """Whether this process has a mail server."""
+
+    async def send(self, alert: Alert, notification: Notification, at: datetime) -> Answer:
+        """Send once, in the form that the receiver of the alert expects. `at` is the time of a signature. Takes at most
         about ten seconds. Raises nothing but BackendUnavailable.
         """

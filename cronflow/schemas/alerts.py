@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cronflow.documents.alerts import AlertForm, alert_document
-from cronflow.domain.alerts import AlertKind, AlertRecord, Answer, Notification, NotificationState
+from cronflow.domain.alert_kinds import AlertKind
+from cronflow.domain.alerts import AlertRecord, Notification, NotificationState
 from cronflow.schemas import Schema, iso, optional_iso
+from cronflow.usecases.alerts import TestAnswer, overall
 
 
 class AlertSchema(Schema, AlertForm):
@@ -28,17 +32,21 @@ class NotificationSchema(Schema):
     kind: AlertKind
     """Kind of alert."""
     subject: str
-    """The subject: a run id, the end of a leader's term, a level with the number of its crossing, or the instant of a
-    report.
+    """The subject: a run id, the end of a leader's term, a level with the number of its crossing, the instant of a
+    report, a node, or how many a digest combines.
     """
     job: str | None
     """The job; null: not about a job."""
     state: NotificationState
-    """A waiting notification is retried."""
+    """A waiting notification is retried. A held one waits for its digest, and a grouped one is part of it."""
+    group: str | None
+    """Of a digest: what its notifications have in common."""
+    digest: str | None
+    """Of a grouped notification: the id of its digest."""
     attempts: int
     """Number of attempts."""
     status: int | None
-    """HTTP status of the latest response; null: no response."""
+    """HTTP status of the latest response, or the code of the mail server; null: no response."""
     error: str | None
     """Why the latest attempt failed."""
     created_at: str
@@ -49,15 +57,36 @@ class NotificationSchema(Schema):
     """When it was delivered or given up."""
 
 
-class AnswerSchema(Schema):
-    """Response of a receiver to a notification."""
+class SampleAnswerSchema(Schema):
+    """Response of a receiver to a sample."""
 
+    kind: str
+    """The kind of the sample; `test` for a webhook in JSON."""
     id: str
     """`webhook-id` of the notification."""
     taken: bool
-    """Whether the response was 2xx."""
+    """Whether it was accepted."""
     status: int | None
-    """HTTP status; null: not reached."""
+    """HTTP status, or the code of the mail server; null: not reached."""
+    error: str | None
+    """Why it was not reached, or the text of the response."""
+    ms: int
+    """Duration in milliseconds."""
+
+
+class AnswerSchema(Schema):
+    """Responses of a receiver to samples. The other keys are those of the first one that was not accepted, or of the
+    last one.
+    """
+
+    samples: list[SampleAnswerSchema]
+    """A sample for each kind of the alert."""
+    id: str
+    """`webhook-id` of the notification."""
+    taken: bool
+    """Whether all were accepted."""
+    status: int | None
+    """HTTP status, or the code of the mail server; null: not reached."""
     error: str | None
     """Why it was not reached, or the text of the response."""
     ms: int
@@ -82,6 +111,8 @@ def notification_schema(notification: Notification) -> NotificationSchema:
         "subject": notification.subject,
         "job": notification.job,
         "state": notification.state,
+        "group": notification.group,
+        "digest": notification.digest,
         "attempts": notification.attempts,
         "status": notification.status,
         "error": notification.error,
@@ -91,5 +122,26 @@ def notification_schema(notification: Notification) -> NotificationSchema:
     }
 
 
-def answer_schema(notification: str, answer: Answer) -> AnswerSchema:
-    return {"id": notification, "taken": answer.taken, "status": answer.status, "error": answer.error, "ms": answer.ms}
+def answer_schema(answers: Sequence[TestAnswer]) -> AnswerSchema:
+    samples = [_sample(one) for one in answers]
+    shown = _sample(overall(answers))
+    return {
+        "samples": samples,
+        "id": shown["id"],
+        "taken": shown["taken"],
+        "status": shown["status"],
+        "error": shown["error"],
+        "ms": shown["ms"],
+    }
+
+
+def _sample(one: TestAnswer) -> SampleAnswerSchema:
+    answer = one.answer
+    return {
+        "kind": one.kind,
+        "id": one.id,
+        "taken": answer.taken,
+        "status": answer.status,
+        "error": answer.error,
+        "ms": answer.ms,
+    }

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from cronflow.auth.passwords import Passwords
 from cronflow.auth.vault import Vault
-from cronflow.ports import Backends, Clock, EventSink, WebhookSender, discard_event
+from cronflow.ports import Backends, Clock, EventSink, NotificationSender, discard_event
 from cronflow.usecases.accounts import ApiKeys, SecretValues, UserAccounts
 from cronflow.usecases.alerts import AlertRules
 from cronflow.usecases.audit import Auditor
@@ -24,7 +24,7 @@ from cronflow.usecases.spread import SpreadUseCases
 class UseCases:
     """Groups the use cases by what they act on. `backends` serves plain reads that need no use case.
 
-    `vault` seals secrets, `webhook_sender` sends test alerts, `admin` is the user name reserved by the settings, and
+    `vault` seals secrets, `notifier` sends test alerts, `admin` is the user name reserved by the settings, and
     `emit` receives an event for every change to a job, a run or the cluster.
     """
 
@@ -36,7 +36,7 @@ class UseCases:
         *,
         vault: Vault | None = None,
         admin: str = "admin",
-        webhook_sender: WebhookSender | None = None,
+        notifier: NotificationSender | None = None,
         namespace: str = "default",
     ) -> None:
         self.backends = backends
@@ -58,4 +58,4 @@ class UseCases:
         self.secrets = SecretValues(backends.secrets, clock, self.audit, vault)
         self.calendars = CalendarUseCases(backends, clock, self.audit)
         self.limits = LimitUseCases(backends, clock, self.audit)
-        self.alerts = AlertRules(backends, clock, self.audit, webhook_sender, namespace)
+        self.alerts = AlertRules(backends, clock, self.audit, notifier, namespace)

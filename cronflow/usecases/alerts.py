@@ -3,38 +3,50 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from cronflow.documents.alerts import alert_document
-from cronflow.documents.notifications import TEST, message
+from cronflow.documents.notifications import TEST
+from cronflow.documents.sample_notifications import plain_test, sample
+from cronflow.domain.alert_kinds import AlertKind
+from cronflow.domain.alert_receivers import WebhookFormat
 from cronflow.domain.alerts import Alert, AlertRecord, Answer, Notification, begins_anew
 from cronflow.domain.errors import Conflict, InvalidInput, NotFound, Problem
-from cronflow.ports import Backends, Clock, WebhookSender
+from cronflow.ports import Backends, Clock, NotificationSender
 from cronflow.usecases.audit import Auditor, Changed
 
 MOST_ALERTS = 500
+
+
+class TestAnswer(NamedTuple):
+    """The receiver's answer to a sample of a kind."""
+
+    kind: str
+    id: str
+    answer: Answer
+
 
 Result = Literal["created", "changed", "unchanged"]
 
 
 class AlertRules:
-    """Defines, deletes and tests alerts. Without a `webhook_sender` this process cannot send test notifications."""
+    """Defines, deletes and tests alerts. Without a `notifier` this process cannot send test notifications."""
 
     def __init__(
         self,
         backends: Backends,
         clock: Clock,
         audit: Auditor,
-        webhook_sender: WebhookSender | None,
+        notifier: NotificationSender | None,
         namespace: str,
     ) -> None:
         self._alerts = backends.alerts
         self._outbox = backends.outbox
         self._clock = clock
-        self._webhook_sender = webhook_sender
+        self._notifier = notifier
         self._namespace = namespace
         self._audit = audit
 
@@ -59,7 +71,8 @@ class AlertRules:
         return await self._outbox.of(name, before=before, limit=limit)
 
     async def create(self, alert: Alert, *, by: str = "") -> AlertRecord:
-        """Raises Conflict if the name exists, InvalidInput if there are too many alerts."""
+        """Raises Conflict if the name exists, InvalidInput if there are too many alerts, or no mail server for it."""
+        self._check(alert)
         if len(await self._alerts.find(limit=MOST_ALERTS)) >= MOST_ALERTS:
             raise InvalidInput(Problem("", f"{MOST_ALERTS} alerts already exist", "delete one first"))
         now = self._clock.now()
@@ -73,6 +86,7 @@ class AlertRules:
         """Create the alert or replace the one with this name. If the conditions change, only events from now on count.
         Raises InvalidInput, and Conflict if the alert changes concurrently.
         """
+        self._check(alert)
         before = await self._alerts.get(alert.name)
         if before is None:
             return await self.create(alert, by=by), "created"
@@ -95,20 +109,38 @@ class AlertRules:
             raise NotFound("alert", name)
         await self._audit.record(by, Changed("alert.delete", f"alert:{name}", _facts(before.alert), None))
 
-    async def test(self, name: str, *, by: str = "") -> tuple[str, Answer]:
-        """Send one notification now from this process. Returns its id and the receiver's answer. It is not stored and
-        not retried. Raises NotFound, InvalidInput.
+    async def test(self, name: str, *, by: str = "") -> list[TestAnswer]:
+        """Send a sample of each kind of the alert now from this process; to a webhook in JSON a single notification of
+        the kind `test`. Returns the receiver's answers. Nothing is stored or retried. Raises NotFound, InvalidInput.
         """
-        record = await self.get(name)
-        if self._webhook_sender is None:
+        alert = (await self.get(name)).alert
+        if self._notifier is None:
             raise InvalidInput("this process cannot send notifications")
-        notification, now = f"msg_test_{secrets.token_hex(12)}", self._clock.now()
-        text = f"a test of the alert {name}"
-        body = message(notification, name, TEST, now, self._namespace, text)
-        answer = await self._webhook_sender.post(record.alert.webhook, notification, body, now)
-        facts = {"taken": answer.taken, "status": answer.status}
+        now, answers = self._clock.now(), []
+        plain = alert.webhook is not None and alert.webhook.format is WebhookFormat.JSON
+        for kind in (TEST,) if plain else alert.on:
+            notification = f"msg_test_{secrets.token_hex(12)}"
+            made = (
+                sample(alert, kind, notification, now, self._namespace)
+                if isinstance(kind, AlertKind)
+                else plain_test(alert, notification, now, self._namespace)
+            )
+            answers.append(TestAnswer(kind, notification, await self._notifier.send(alert, made, now)))
+        shown = overall(answers)
+        facts = {"taken": all(one.answer.taken for one in answers), "status": shown.answer.status}
         await self._audit.record(by, Changed("alert.test", f"alert:{name}", None, facts))
-        return notification, answer
+        return answers
+
+    def _check(self, alert: Alert) -> None:
+        """Raises InvalidInput for an alert that this cluster cannot send."""
+        if alert.email is not None and self._notifier is not None and not self._notifier.sends_mail:
+            remedy = "set CRONFLOW_SMTP_URL and CRONFLOW_SMTP_FROM on every node and API, and here"
+            raise InvalidInput(Problem("email", "there is no mail server: SMTP_URL is not set", remedy))
+
+
+def overall(answers: Sequence[TestAnswer]) -> TestAnswer:
+    """The first answer that is no acceptance, or the last one."""
+    return next((one for one in answers if not one.answer.taken), answers[-1])
 
 
 def _facts(alert: Alert) -> Mapping[str, object]:

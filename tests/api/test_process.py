@@ -15,7 +15,9 @@ import pytest
 
 from cronflow.backends.clock import SystemClock
 from cronflow.bootstrap.backends import open_backends
-from cronflow.domain.alerts import Alert, AlertKind, Webhook
+from cronflow.domain.alert_kinds import AlertKind
+from cronflow.domain.alert_receivers import Webhook
+from cronflow.domain.alerts import Alert
 from cronflow.testing.embedded.server import free_port
 from cronflow.usecases import UseCases
 from tests.children import ADMIN, cluster_environment, process

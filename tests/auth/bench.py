@@ -25,7 +25,7 @@ from cronflow.auth.vault import Vault
 from cronflow.bootstrap.sign_in import sign_in_parts
 from cronflow.config import load_settings
 from cronflow.domain.job import CommandTarget, Job
-from cronflow.ports import Backends, Clock, WebhookSender
+from cronflow.ports import Backends, Clock, NotificationSender
 from cronflow.usecases import UseCases
 from cronflow.usecases.accounts import UserAccounts
 from cronflow.usecases.logins import Logins, settings_admin
@@ -102,16 +102,14 @@ class Replica:
     admin_password: str = PASSWORD
     per_s: int = 1000
     guards: dict[str, Any] = field(default_factory=dict)
-    webhook_sender: WebhookSender | None = None
+    notifier: NotificationSender | None = None
     deployment: Deployment = field(default_factory=Deployment)
     oidc: dict[str, str] | None = None
     """Settings of single sign-on."""
     passwords_for_all: bool = True
 
     def __post_init__(self) -> None:
-        self.service = UseCases(
-            self.backends, self.clock, vault=Vault([SEALING_KEY]), webhook_sender=self.webhook_sender
-        )
+        self.service = UseCases(self.backends, self.clock, vault=Vault([SEALING_KEY]), notifier=self.notifier)
         # Its own hashes with the strength of a real one.
         self.service.users = UserAccounts(
             self.backends.users, self.clock, self.service.audit, self.passwords, reserved="admin"

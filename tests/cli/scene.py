@@ -14,7 +14,9 @@ from typing import Any
 
 from cronflow.auth.passwords import Passwords
 from cronflow.config import Settings
-from cronflow.domain.alerts import Alert, AlertKind, Answer, Notification, NotificationState, Webhook
+from cronflow.domain.alert_kinds import AlertKind
+from cronflow.domain.alert_receivers import Webhook
+from cronflow.domain.alerts import Alert, Answer, Notification, NotificationState
 from cronflow.domain.backfill import Backfill, BackfillRate, BackfillScope, BackfillState
 from cronflow.domain.catch_up import CatchUpPlan, CatchUpState, HeldJob
 from cronflow.domain.cluster import NodeReport
@@ -209,14 +211,16 @@ BILLING = Alert(
 
 
 class Receiver:
-    """A WebhookSender whose receiver gives this answer."""
+    """A NotificationSender whose receiver gives this answer."""
 
     def __init__(self) -> None:
         self.answer = Answer(204, None, 12)
-        self.posted: list[tuple[Webhook, str, str]] = []
+        self.posted: list[tuple[Alert, Notification]] = []
 
-    async def post(self, webhook: Webhook, notification: str, body: str, at: datetime) -> Answer:
-        self.posted.append((webhook, notification, body))
+    sends_mail = True
+
+    async def send(self, alert: Alert, notification: Notification, at: datetime) -> Answer:
+        self.posted.append((alert, notification))
         return self.answer
 
 
@@ -237,8 +241,8 @@ class Scene:
         self.namespace = namespace
         self.clock = FakeClock(NOON)
         self.backends: MemoryBackends = memory_backends(self.clock)
-        self.webhook_sender = Receiver()
-        self.service = UseCases(self.backends, self.clock, webhook_sender=self.webhook_sender)
+        self.notifier = Receiver()
+        self.service = UseCases(self.backends, self.clock, notifier=self.notifier)
         # A hash of the usual strength takes longer than most tests; `tests/auth` is about hashes.
         self.service.passwords = Passwords(QUICK)
         self.service.users = UserAccounts(

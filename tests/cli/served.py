@@ -34,7 +34,7 @@ class Served:
 
     def serve(self, scene: Scene, **rest: Any) -> Replica:
         """Serve this scene, whose service becomes that of the API."""
-        replica = Replica(scene.backends, scene.clock, webhook_sender=scene.webhook_sender, **rest)
+        replica = Replica(scene.backends, scene.clock, notifier=scene.notifier, **rest)
         scene.service = replica.service
         self.app = replica.app
         return replica

@@ -142,9 +142,11 @@ def test_errors_in_a_file_have_a_line_and_a_remedy(cli: Cli, tmp_path: Path, tex
 def test_a_test_prints_the_receivers_answer(cli: Cli, scene: Scene) -> None:
     good = cli("alerts", "test", "billing")
     assert (good.exit_code, "the receiver answered 204 in 12 ms" in good.stdout) == (0, True)
-    [(webhook, notification, body)] = scene.webhook_sender.posted
-    assert (webhook.secret, '"kind":"test"' in body, notification in body) == ("${secret:HOOKS}", True, True)
-    scene.webhook_sender.answer = Answer(500, "answered 500: oh no", 7)
+    [(alert, notification)] = scene.notifier.posted
+    assert alert.name == "billing"
+    assert '"kind":"test"' in notification.body
+    assert notification.id in notification.body
+    scene.notifier.answer = Answer(500, "answered 500: oh no", 7)
     bad = cli("alerts", "test", "billing")
     assert (bad.exit_code, "answered 500: oh no" in bad.stdout) == (1, True)
     assert audit(scene)[-1].action == "alert.test"

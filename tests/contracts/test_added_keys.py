@@ -11,7 +11,9 @@ import pytest
 from cronflow.backends import codec
 from cronflow.documents import parse_job
 from cronflow.documents.alerts import parse_alert
-from cronflow.domain.alerts import Alert, AlertKind, AlertRecord, Webhook
+from cronflow.domain.alert_kinds import AlertKind
+from cronflow.domain.alert_receivers import Webhook
+from cronflow.domain.alerts import Alert, AlertRecord
 from cronflow.domain.capabilities import needs_of
 from cronflow.domain.chain import ChainLink, Join, On, Upstream, UpstreamRun
 from cronflow.domain.job import Job

@@ -13,7 +13,9 @@ import pytest
 from cronflow.backends.clock import SystemClock
 from cronflow.backends.redis.connection import RedisConnection
 from cronflow.bootstrap.backends import adapters
-from cronflow.domain.alerts import Alert, AlertKind, AlertRecord, Failing, Notification, NotificationState, Webhook
+from cronflow.domain.alert_kinds import AlertKind
+from cronflow.domain.alert_receivers import Webhook
+from cronflow.domain.alerts import Alert, AlertRecord, Failing, Notification, NotificationState
 from cronflow.domain.job import Delivery, Retry
 from cronflow.domain.placement import Waiting
 from cronflow.domain.recovery import Dispatch, End

@@ -24,7 +24,7 @@ from cronflow.backends.redis.connection import RedisConnection
 from cronflow.bootstrap.backends import adapters
 from cronflow.circuit_breaker import Circuit
 from cronflow.domain import transitions
-from cronflow.domain.alerts import Webhook
+from cronflow.domain.alert_receivers import Webhook
 from cronflow.domain.cluster import NodeReport
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.events import Event, NodeJoined

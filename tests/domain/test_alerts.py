@@ -8,17 +8,9 @@ from typing import Any
 import pytest
 
 from cronflow.documents.alerts import alert_document, parse_alert
-from cronflow.domain.alerts import (
-    GIVE_UP_AFTER,
-    Alert,
-    AlertKind,
-    Failing,
-    Webhook,
-    begins_anew,
-    is_late,
-    next_delay,
-    notification_id,
-)
+from cronflow.domain.alert_kinds import GIVE_UP_AFTER, AlertKind
+from cronflow.domain.alert_receivers import Webhook
+from cronflow.domain.alerts import Alert, Failing, begins_anew, is_late, next_delay, notification_id
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.run import Attempt, Kind, Outcome, RunState
 from tests.contracts.builders import T0, a_run
@@ -66,7 +58,7 @@ def test_a_document_is_read_and_written_back_the_same() -> None:
     [
         ({"name": None}, "alerts[0].name: missing (give the alert a name)"),
         ({"on": None}, "alerts[0].on: missing (add at least one of failed,"),
-        ({"webhook": None}, "alerts[0].webhook: missing (add where notifications go)"),
+        ({"webhook": None}, "alerts[0].webhook: missing (add where notifications go: webhook or email)"),
         ({"webhook": {}}, "alerts[0].webhook.url: missing"),
         ({"name": "Ä"}, "alerts[0].name: 'Ä' is not a alert name"),
         ({"on": []}, "alerts[0].on: on is empty"),

@@ -15,7 +15,8 @@ import pytest
 from cronflow.auth.vault import Vault
 from cronflow.backends.clock import SystemClock
 from cronflow.domain.access import Secret
-from cronflow.domain.alerts import Answer, Webhook
+from cronflow.domain.alert_receivers import Webhook
+from cronflow.domain.alerts import Answer
 from cronflow.executors.webhook import HttpWebhookSender, key_of, signature
 from cronflow.testing.memory import memory_backends
 from tests.contracts.builders import T0

@@ -22,7 +22,7 @@ from cronflow.leader.planner import Planner
 from cronflow.monitoring.prometheus import PrometheusMeter
 from cronflow.node.node import Node
 from cronflow.node.timings import Timings
-from cronflow.ports import Assignment, LineSink, WebhookSender
+from cronflow.ports import Assignment, LineSink, NotificationSender
 from cronflow.testing.clock import FakeClock
 from cronflow.testing.memory import MemoryBackends, memory_backends
 from cronflow.usecases import UseCases
@@ -131,7 +131,7 @@ class Cluster:
     nodes: list[Node] = field(default_factory=list)
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     spools: Path | None = None
-    webhook_sender: WebhookSender | None = None
+    notifier: NotificationSender | None = None
     timings: Timings = field(default_factory=Timings)
     catch_up: CatchUpOptions = UNLIMITED
     meters: dict[str, PrometheusMeter] = field(default_factory=dict)
@@ -160,7 +160,7 @@ class Cluster:
             version="test",
             resources=Steady(),
             spool=spool,
-            webhook_sender=self.webhook_sender,
+            notifier=self.notifier,
             meter=self.meters.setdefault(name, PrometheusMeter((MetricSource.NODE, MetricSource.LEADER))),
             capabilities=capabilities,
             capacity=capacity,
@@ -204,7 +204,7 @@ async def a_cluster(
     *names: str,
     slots: int = 16,
     spools: Path | None = None,
-    webhook_sender: WebhookSender | None = None,
+    notifier: NotificationSender | None = None,
     look_ahead: float = 0.0,
     catch_up: CatchUpOptions = UNLIMITED,
 ) -> AsyncIterator[Cluster]:
@@ -218,7 +218,7 @@ async def a_cluster(
         Recording(clock),
         service,
         spools=spools,
-        webhook_sender=webhook_sender,
+        notifier=notifier,
         timings=Timings(look_ahead=look_ahead),
         catch_up=catch_up,
     )

@@ -12,11 +12,13 @@ from typing import Any
 import orjson
 import pytest
 
-from cronflow.domain.alerts import Alert, AlertKind, ReportTime, Weekday
+from cronflow.domain.alert_kinds import AlertKind
+from cronflow.domain.alerts import Alert, ReportTime
 from cronflow.domain.events import RunLong
 from cronflow.domain.job import Job, Overlap, PythonTarget, Retry
 from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.domain.thresholds import DeadLetterLimits
+from cronflow.domain.weekdays import Weekday
 from cronflow.domain.why import RunsNow
 from cronflow.ports import Assignment
 from tests.node.cluster import Cluster

@@ -15,7 +15,9 @@ import pytest
 
 from cronflow.bootstrap.api import missing_leader_roles
 from cronflow.config import Settings
-from cronflow.domain.alerts import Alert, AlertKind, Answer, Notification, NotificationState, Webhook
+from cronflow.domain.alert_kinds import AlertKind
+from cronflow.domain.alert_receivers import Webhook
+from cronflow.domain.alerts import Alert, Answer, Notification, NotificationState
 from cronflow.domain.events import AlertGaveUp
 from cronflow.domain.job import Delivery, Misfire, MisfirePolicy, Overlap, Retry
 from cronflow.domain.run import AttemptResult, Outcome, RunState
@@ -33,7 +35,7 @@ DEAD_LETTER_KINDS = (AlertKind.FAILED, AlertKind.DEAD_LETTER)
 
 
 class Receiver:
-    """A WebhookSender: it records what it is sent and answers as configured, or never."""
+    """A NotificationSender: it records what it is sent and answers as configured, or never."""
 
     def __init__(self) -> None:
         self.got: list[dict[str, Any]] = []
@@ -41,10 +43,14 @@ class Receiver:
         self.hangs = False
         self.slow: tuple[str, FakeClock] | None = None
 
-    async def post(self, webhook: Webhook, notification: str, body: str, at: datetime) -> Answer:
+    sends_mail = True
+
+    async def send(self, alert: Alert, notification: Notification, at: datetime) -> Answer:
         """Record it."""
-        self.got.append(orjson.loads(body))
-        assert self.got[-1]["id"] == notification
+        webhook = alert.webhook
+        assert webhook is not None
+        self.got.append(orjson.loads(notification.body))
+        assert self.got[-1]["id"] == notification.id
         if self.hangs:
             await asyncio.get_running_loop().create_future()
         if self.slow is not None and self.slow[0] == webhook.url:
@@ -61,7 +67,7 @@ class Receiver:
 async def alerted(*names: str, alert: bool = True, **fields: Any) -> AsyncIterator[tuple[Cluster, Receiver]]:
     """A cluster whose nodes send notices, and an alert on what `fields` say; without `alert`, none."""
     receiver = Receiver()
-    async with a_cluster(*names, webhook_sender=receiver) as cluster:
+    async with a_cluster(*names, notifier=receiver) as cluster:
         if alert:
             await define(cluster, **fields)
         yield cluster, receiver
@@ -253,7 +259,7 @@ async def test_a_leader_that_resumes_deposed_reports_nothing_twice() -> None:
 
 async def test_a_failure_that_was_spooled_for_long_is_reported(tmp_path: Any) -> None:
     receiver = Receiver()
-    async with a_cluster("a", webhook_sender=receiver, spools=tmp_path) as cluster:
+    async with a_cluster("a", notifier=receiver, spools=tmp_path) as cluster:
         await define(cluster)
         cluster.executor.release = asyncio.Event()
         cluster.executor.attempt_result = lambda _: AttemptResult(Outcome.PERMANENT, error="no rows")
@@ -505,7 +511,7 @@ async def test_a_takeover_is_no_outage() -> None:
 async def test_a_notice_is_tried_again_more_and_more_rarely_and_given_up_in_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("cronflow.domain.alerts.GIVE_UP_AFTER", timedelta(minutes=5))
+    monkeypatch.setattr("cronflow.domain.alert_kinds.GIVE_UP_AFTER", timedelta(minutes=5))
     async with alerted("a") as (cluster, receiver):
         receiver.answers[HOOK.url] = [REFUSED]
         await cluster.service.jobs.apply([a_job("job", schedule=None)])

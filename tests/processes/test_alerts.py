@@ -16,7 +16,9 @@ import pytest
 
 from cronflow.auth.vault import Vault
 from cronflow.backends.clock import SystemClock
-from cronflow.domain.alerts import Alert, AlertKind, Notification, NotificationState, Webhook
+from cronflow.domain.alert_kinds import AlertKind
+from cronflow.domain.alert_receivers import Webhook
+from cronflow.domain.alerts import Alert, Notification, NotificationState
 from cronflow.domain.job import CommandTarget, Job, Retry
 from cronflow.usecases import UseCases
 from tests.executors.web import Server, answer

@@ -8,7 +8,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from cronflow.domain.alerts import Alert, AlertKind, Webhook
+from cronflow.domain.alert_kinds import AlertKind
+from cronflow.domain.alert_receivers import Webhook
+from cronflow.domain.alerts import Alert
 from cronflow.domain.job import CommandTarget, Job, Overlap, Retry
 from cronflow.domain.resources import ResourceAmount
 from cronflow.domain.run import RunState

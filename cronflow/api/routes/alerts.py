@@ -111,5 +111,7 @@ async def list_notices(
 
 @router.post("/alerts/{name}/test", responses=may(404))
 async def test_alert(service: Uses, by: Admin, name: AlertName) -> AnswerSchema:
-    """Send a notification of the kind `test` now and return the response of the webhook. It is not retried."""
-    return answer_schema(*await service.alerts.test(name, by=by.name))
+    """Send a sample of each kind of the alert now and return the responses of its receiver. A webhook in JSON gets a
+    single notification of the kind `test`. Nothing is retried.
+    """
+    return answer_schema(await service.alerts.test(name, by=by.name))

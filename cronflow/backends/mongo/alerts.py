@@ -16,7 +16,8 @@ from pymongo.errors import DuplicateKeyError
 from cronflow.backends import codec
 from cronflow.backends.mongo.bound_jobs import records
 from cronflow.backends.mongo.database import MongoDatabase, NamedCollection
-from cronflow.domain.alerts import KEPT, AlertRecord, Failing, Notification
+from cronflow.domain.alert_kinds import KEPT, kept
+from cronflow.domain.alerts import AlertRecord, Failing, Notification
 from cronflow.domain.job import JobRecord
 from cronflow.domain.run import Run
 from cronflow.domain.thresholds import Crossing
@@ -167,11 +168,35 @@ class MongoOutbox:
             fields["due_at"] = {"$add": ["$$NOW", round(again_in.total_seconds() * 1000)]}
         update: list[Mapping[str, Any]] = [{"$set": fields}]
         if notification.ended_at is not None:
-            fields["expire_at"] = notification.ended_at + KEPT
+            fields["expire_at"] = notification.ended_at + kept(notification.kind)
             update.append({"$unset": ["waiting", "due_at"]})
         async with self._database.translated():
             result = await self._notices.update_one({"_id": notification.id, "claim": notification.claim}, update)
         return bool(result.matched_count)
+
+    async def held(self, alert: str, limit: int) -> list[Notification]:
+        async with self._database.translated():
+            cursor = self._notices.find({"alert": alert, "held": True}).sort([("created_at", 1), ("_id", 1)])
+            found = await cursor.limit(limit).to_list(None)
+        return [codec.notification(document) for document in found]
+
+    async def latest_digest(self, alert: str, group: str | None = None) -> Notification | None:
+        match: dict[str, Any] = {"alert": alert, "number": {"$gt": 0}}
+        if group is not None:
+            match["group"] = group
+        async with self._database.translated():
+            found = await self._notices.find(match).sort("number", -1).limit(1).to_list(None)
+        return codec.notification(found[0]) if found else None
+
+    async def settle(self, digest: str, at: datetime) -> None:
+        async with self._database.translated():
+            found = await self._notices.find_one({"_id": digest}, {"members": True})
+            members = [] if found is None else found["members"]
+            change = {
+                "$set": {"state": "grouped", "digest": digest, "ended_at": at, "expire_at": at + KEPT},
+                "$unset": {"held": ""},
+            }
+            await self._notices.update_many({"_id": {"$in": members}, "held": True}, change)
 
     async def forget(self, notification: Notification) -> None:
         async with self._database.translated():

@@ -187,6 +187,17 @@ INDEXES = {
             name="oldest",
             partialFilterExpression={"waiting": True},
         ),
+        # The leader: what is held for a digest, and the latest digest.
+        IndexModel(
+            [("alert", ASCENDING), ("created_at", ASCENDING), ("_id", ASCENDING)],
+            name="held",
+            partialFilterExpression={"held": True},
+        ),
+        IndexModel(
+            [("alert", ASCENDING), ("number", DESCENDING), ("group", ASCENDING)],
+            name="digests",
+            partialFilterExpression={"number": {"$gt": 0}},
+        ),
         # Lists: the notifications of an alert.
         IndexModel([("alert", ASCENDING), ("created_at", DESCENDING), ("_id", DESCENDING)], name="newest"),
         # MongoDB deletes old notifications.

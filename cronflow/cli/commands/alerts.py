@@ -1,4 +1,4 @@
-"""`cronflow alerts …`: webhooks to notify when something goes wrong, and the state of each notification.
+"""`cronflow alerts …`: who is notified when something goes wrong, and the state of each notification.
 
 The rule: an alert is shown with the name of its secret, never with the value; a receiver's answer is shown unchanged.
 """
@@ -25,9 +25,9 @@ from cronflow.domain.errors import InvalidInput, NotFound, Problem
 if TYPE_CHECKING:
     from cronflow.cli.connect import Cluster
     from cronflow.documents.alerts import AlertForm
-    from cronflow.schemas.alerts import AlertSchema, NotificationSchema
+    from cronflow.schemas.alerts import AlertSchema, NotificationSchema, SampleAnswerSchema
 
-alerts = new_group("Notify webhooks when something goes wrong.")
+alerts = new_group("Notify people and webhooks when something goes wrong.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the alert.")]
 
@@ -45,7 +45,7 @@ def list_alerts(output: Output = Format.TABLE) -> None:
                 (Column("ALERT"), lambda alert: alert["name"]),
                 (Column("ON"), lambda alert: " ".join(alert["on"])),
                 (Column("JOBS", drop=2), lambda alert: " ".join(alert["jobs"]) or "all"),
-                (Column("TO", least=18), lambda alert: formatting.clean(alert["webhook"]["url"])),
+                (Column("TO", least=18), _receiver),
             ],
             empty="No alerts yet. Define some: cronflow alerts apply -f alerts.yaml",
         )
@@ -174,16 +174,57 @@ def delete(name: Name, output: Output = Format.TABLE) -> None:
 
 @alerts.command("test")
 def try_out(name: Name, output: Output = Format.TABLE) -> None:
-    """Send a test notification and print the receiver's answer; exit code 1 if it was rejected."""
+    """Send a sample of each kind of the alert and print the receiver's answers; exit code 1 if one was rejected. A
+    webhook in JSON gets a single notification of the kind `test`.
+    """
     answer = change(lambda cluster: cluster.alerts.test(name))
-
-    if answer["taken"]:
-        view = Text.assemble(formatting.word("ok"), f": the receiver answered {answer['status']} in {answer['ms']} ms")
-    else:
-        view = Text.assemble(formatting.word("failed"), f": {formatting.one_line(answer['error'] or '')}")
-    show(output, answer, [answer["id"]], view)
+    view = Text("\n").join(map(_tested, answer["samples"]))
+    show(output, answer, [one["id"] for one in answer["samples"]], view)
     if not answer["taken"]:
         raise typer.Exit(FAILED)
+
+
+def _tested(one: SampleAnswerSchema) -> Text:
+    error = formatting.one_line(one["error"] or "")
+    if not one["taken"]:
+        return Text.assemble(formatting.word("failed"), f" {one['kind']}: {error}")
+    partly = f", but {error}" if error else ""
+    return Text.assemble(
+        formatting.word("ok"), f" {one['kind']}: the receiver answered {one['status']} in {one['ms']} ms{partly}"
+    )
+
+
+def _receiver(alert: AlertSchema) -> str:
+    webhook, email = alert["webhook"], alert["email"]
+    if email is not None:
+        return formatting.clean(", ".join(email["to"]))
+    assert webhook is not None
+    url = formatting.clean(webhook["url"])
+    return url if webhook["format"] == "json" else f"{webhook['format']}: {url}"
+
+
+def _signed(alert: AlertSchema) -> str | None:
+    webhook = alert["webhook"]
+    if webhook is None or webhook["format"] != "json":
+        return None
+    return webhook["secret"] or "nothing"
+
+
+def _grouped(alert: AlertSchema) -> str | None:
+    group = alert["group"]
+    if group is None:
+        return None
+    by = f"by {', '.join(group['by'])}" if group["by"] else "all in one"
+    return f"{by}, after {group['wait']}, at most every {group['interval']}"
+
+
+def _quiet(alert: AlertSchema) -> str | None:
+    quiet = alert["quiet"]
+    if quiet is None:
+        return None
+    days = ", ".join(day.capitalize() for day in quiet["days"]) or "every day"
+    urgent = f", except {', '.join(quiet['urgent'])}" if quiet["urgent"] else ""
+    return f"{quiet['from']} to {quiet['to']} {quiet['tz']}, {days}{urgent}"
 
 
 def _state(alert: AlertSchema) -> Text:
@@ -199,6 +240,8 @@ def _thresholds(alert: AlertSchema) -> str:
         "retries": f"retried more than {formatting.plural(alert['retries'], 'time')}",
         "dead_letters": f"warn from {dead['warn']} dead letters on, critical from {dead['critical']}",
         "retry_rate": f"more than {alert['retry_rate']:.0%} of the attempts of the last hour are retries",
+        "limit_wait": f"waited for a limit for {alert['limit_wait_after']}",
+        "heartbeat": f"a heartbeat every {alert['heartbeat_every']}",
         "report": f"a report every {report['day'].capitalize()} at {report['time']} {report['tz']}",
     }
     return "\n".join(text for kind, text in shown.items() if kind in alert["on"])
@@ -213,8 +256,10 @@ def _page(alert: AlertSchema, notifications: Sequence[NotificationSchema], now: 
             ("on", " ".join(alert["on"])),
             ("jobs", " ".join(alert["jobs"]) or "all"),
             ("thresholds", _thresholds(alert) or None),
-            ("to", formatting.clean(alert["webhook"]["url"])),
-            ("signed with", alert["webhook"]["secret"] or "nothing"),
+            ("to", _receiver(alert)),
+            ("signed with", _signed(alert)),
+            ("grouped", _grouped(alert)),
+            ("quiet", _quiet(alert)),
             ("changed", f"{times.absolute(alert['updated_at'])} {by}".rstrip()),
         ]
     )

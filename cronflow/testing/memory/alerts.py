@@ -23,7 +23,7 @@ def _drop(documents: Documents, notifications: Collection[str]) -> None:
 class MemoryOutbox(DocumentPort, port="outbox"):
     async def put(self, notifications: Sequence[Notification]) -> set[str]:
         fresh = [one for one in notifications if self.documents.notifications.insert(one.id, one)]
-        self.documents.due |= {one.id: one.created_at for one in fresh}
+        self.documents.due |= {one.id: one.created_at for one in fresh if one.state is NotificationState.WAITING}
         return {one.id for one in fresh}
 
     async def claim(
@@ -52,6 +52,30 @@ class MemoryOutbox(DocumentPort, port="outbox"):
         elif again_in is not None:
             self.documents.due[notification.id] = self.clock.now() + again_in
         return True
+
+    async def held(self, alert: str, limit: int) -> list[Notification]:
+        return self.documents.notifications.page(
+            attrgetter("created_at", "id"),
+            lambda one: one.alert == alert and one.state is NotificationState.HELD,
+            limit=limit,
+        )
+
+    async def latest_digest(self, alert: str, group: str | None = None) -> Notification | None:
+        found = [
+            one
+            for one in self.documents.notifications.values()
+            if one.alert == alert and one.number is not None and group in (None, one.group)
+        ]
+        return max(found, key=lambda one: one.number or 0, default=None)
+
+    async def settle(self, digest: str, at: datetime) -> None:
+        stored = self.documents.notifications.get(digest)
+        for member in () if stored is None else stored.members:
+            self.documents.notifications.replace_if(
+                member,
+                lambda present: present.state is NotificationState.HELD,
+                lambda present: replace(present, state=NotificationState.GROUPED, digest=digest, ended_at=at),
+            )
 
     async def forget(self, notification: Notification) -> None:
         _drop(self.documents, [notification.id])
