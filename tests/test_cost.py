@@ -20,6 +20,7 @@ from cronflow.bootstrap.roles import build_node
 from cronflow.domain.job import Job, Misfire, PythonTarget, Retry
 from cronflow.domain.run import AttemptResult, Outcome, RunState
 from cronflow.domain.schedule.kinds import Once
+from cronflow.executors.notifications.notifier import Notifier
 from cronflow.executors.webhook import HttpWebhookSender
 from cronflow.leader import late_inserts
 from cronflow.node.timings import Timings
@@ -211,7 +212,8 @@ async def test_alerts_cost_a_cluster_without_any_one_read_a_few_seconds_apart(
         CountingRedis(redis_url, namespace) as connection,
     ):
         backends = adapters(connection, database)
-        notifier = HttpWebhookSender(backends.secrets, None, SystemClock())
+        webhooks = HttpWebhookSender(backends.secrets, None, SystemClock())
+        notifier = Notifier(webhooks, None, backends.jobs, backends.logs, SystemClock())
         node = build_node(backends, NoOp(), SystemClock(), Timings(), name="only", notifier=notifier)
         running = asyncio.create_task(node.run())
         try:

@@ -413,9 +413,7 @@ def build_node(
             backends.events,
             namespace=namespace,
             members=lambda: node_monitor.members,
-            in_maintenance=lambda: (
-                (tenure := elector.tenure) is not None and maintenance_watch.held(tenure) is not None
-            ),
+            in_maintenance=lambda: maintenance_watch.is_on,
             posted=sender.ask,
             long_runs=lambda: long_run_monitor.current,
         )

@@ -260,6 +260,8 @@ def digest_of(
             "text": f"{len(members):,} notifications{about}, {over}: {counts}",
             "digest": digest,
         }
+        if len(jobs) == 1:
+            body["job"] = next(iter(jobs))
     return Notification(
         id=name,
         alert=record.name,

@@ -53,12 +53,9 @@ class Webhook:
 
     def __post_init__(self) -> None:
         if self.format is WebhookFormat.JSON or not self.is_secret:
-            check_url(self.url)
-            signed = self.format is WebhookFormat.JSON
-            remedy = (
-                "sign the notifications with `secret` instead" if signed else "write ${secret:NAME} as the whole url"
-            )
+            remedy = "sign JSON with `secret` instead; for another format, write ${secret:NAME} as the whole url"
             refuse_references(self.url, "an address", remedy)
+            check_url(self.url)
         if self.secret is not None and self.format is not WebhookFormat.JSON:
             what = f"the format {self.format} has no signature, and secret is given"
             remedy = "remove secret; to keep the address secret, write url: ${secret:NAME}"

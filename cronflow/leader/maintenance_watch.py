@@ -49,6 +49,11 @@ class MaintenanceWatch:
         mode = self.mode(tenure)[1]
         return None if mode is None else str(mode)
 
+    @property
+    def is_on(self) -> bool:
+        """Whether the mode was on when it was last read."""
+        return self._mode is not None and self._mode.holds(self._clock.now())
+
     def mode(self, tenure: Tenure) -> tuple[bool, MaintenanceMode | None]:
         """Whether the mode is known in this term, and the mode if it is on."""
         mode = self._mode

@@ -153,6 +153,44 @@ def test_a_test_prints_the_receivers_answer(cli: Cli, scene: Scene) -> None:
     assert "test" not in cli("alerts", "show", "billing").stdout
 
 
+def test_a_test_of_an_alert_for_people_sends_a_sample_of_each_kind(cli: Cli, scene: Scene, tmp_path: Path) -> None:
+    file = tmp_path / "alerts.yaml"
+    file.write_text(
+        """
+alerts:
+  - name: night
+    on: [failed, recovered, no_leader]
+    email: {to: [ops@example.com, night@example.com]}
+    group: {by: [job], wait: 1m}
+    quiet: {from: "22:00", to: "07:00", tz: Europe/Berlin, days: [saturday], urgent: [recovered]}
+  - name: chat
+    on: [failed]
+    webhook: {url: "${secret:SLACK}", format: slack}
+"""
+    )
+    assert cli("alerts", "apply", "-f", str(file)).exit_code == 0
+    scene.notifier.answer = Answer(250, "mail:587 refused night@example.com: 550 gone", 12, partly=True)
+    tested = cli("alerts", "test", "night", columns=160)
+    assert tested.exit_code == 0
+    assert [line.split(":")[0] for line in tested.stdout.splitlines()] == ["ok failed", "ok recovered", "ok no_leader"]
+    assert "but mail:587 refused night@example.com" in tested.stdout
+    assert all('"test":true' in notification.body for _, notification in scene.notifier.posted)
+    shown = cli("alerts", "show", "night", columns=160).stdout
+    assert "ops@example.com, night@example.com" in shown
+    assert "by job, after 1m, at most every 5m" in shown
+    assert "22:00 to 07:00 Europe/Berlin, Saturday, except recovered" in shown
+    assert "signed with" not in shown
+    assert "slack: ${secret:SLACK}" in cli("alerts", "list", columns=160).stdout
+    exported = tmp_path / "night.yaml"
+    exported.write_text(cli("alerts", "show", "night", "-o", "yaml").stdout)
+    again = parsed(cli("alerts", "apply", "-f", str(exported), "-o", "json"))
+    assert [one["result"] for one in again] == ["unchanged"]
+    scene.notifier.sends_mail = False
+    refused = cli("alerts", "apply", "-f", str(file))
+    assert refused.exit_code == 2
+    assert "email: there is no mail server: SMTP_URL is not set" in refused.stderr
+
+
 def test_an_alert_is_deleted(cli: Cli, scene: Scene) -> None:
     assert cli("alerts", "delete", "billing").exit_code == 0
     assert cli("alerts", "delete", "billing").exit_code == 3

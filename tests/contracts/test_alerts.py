@@ -191,6 +191,43 @@ async def test_a_notice_is_put_there_once_and_comes_back_whole(stores: Backends)
     assert len(found) == 3
 
 
+async def test_held_notices_are_listed_in_order_and_never_claimed(stores: Backends) -> None:
+    held = NotificationState.HELD
+    second = a_notice("msg_2", state=held, created_at=LONG_AGO + MINUTE, job=None)
+    first, third = (a_notice(f"msg_{n}", state=held, created_at=LONG_AGO + (n - 1) * MINUTE) for n in (1, 3))
+    other = a_notice("msg_4", state=held, alert="other")
+    await stores.outbox.put([third, second, first, other, a_notice("msg_5")])
+    assert await stores.outbox.held("billing", 2) == [first, second]
+    assert [one.id for one in await stores.outbox.claim("c", MINUTE, 10)] == ["msg_5"]
+
+
+async def test_a_digest_settles_the_members_that_it_names_and_are_held(stores: Backends) -> None:
+    members = [a_notice(f"msg_{n}", state=NotificationState.HELD) for n in (1, 2, 3)]
+    named = tuple(one.id for one in members[:2])
+    digests = [
+        a_notice("msg_d1", number=1, group="job=a", members=named, created_at=LONG_AGO + MINUTE),
+        a_notice("msg_d2", number=2, group="job=b"),
+        a_notice("msg_d3", number=9, group="job=a", alert="other"),
+    ]
+    assert await stores.outbox.latest_digest("billing") is None
+    await stores.outbox.put([*members, *digests])
+    assert await stores.outbox.latest_digest("billing") == digests[1]
+    assert await stores.outbox.latest_digest("billing", "job=a") == digests[0]
+    assert await stores.outbox.latest_digest("billing", "job=c") is None
+    for _ in range(2):
+        await stores.outbox.settle("msg_d1", T0)
+        await stores.outbox.settle("msg_missing", T0)
+    found = {one.id: one for one in await stores.outbox.of("billing")}
+    for one in members[:2]:
+        grouped = replace(one, state=NotificationState.GROUPED, digest="msg_d1", ended_at=T0)
+        assert found[one.id] == grouped
+    assert await stores.outbox.held("billing", 9) == [members[2]]
+    # A member that another digest has is not taken from it.
+    await stores.outbox.put([a_notice("msg_d4", number=3, group="", members=named)])
+    await stores.outbox.settle("msg_d4", T0 + MINUTE)
+    assert {one.digest for one in await stores.outbox.of("billing") if one.id in named} == {"msg_d1"}
+
+
 async def test_a_notice_is_claimed_by_one_and_counts_the_attempt(stores: Backends) -> None:
     await stores.outbox.put([a_notice("m1")])
     claims = await asyncio.gather(*(stores.outbox.claim(f"c{n}", MINUTE, 5) for n in range(8)))

@@ -24,7 +24,9 @@ from cronflow.backends.redis.connection import RedisConnection
 from cronflow.bootstrap.backends import adapters
 from cronflow.circuit_breaker import Circuit
 from cronflow.domain import transitions
+from cronflow.domain.alert_kinds import AlertKind
 from cronflow.domain.alert_receivers import Webhook
+from cronflow.domain.alerts import Alert
 from cronflow.domain.cluster import NodeReport
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.events import Event, NodeJoined
@@ -60,7 +62,7 @@ EXAMPLES: dict[object, object] = {
     NodeReport: a_report(),
     PendingRun: a_pend(),
     Change: transitions.renew(HELD, timedelta(seconds=45)),
-    Webhook: Webhook("https://hooks.example/cron"),
+    Alert: Alert(name="x", on=(AlertKind.FAILED,), webhook=Webhook("https://hooks.example/cron")),
     Event: NodeJoined("n1", "1", 1),
     NamedLimit: NamedLimit(name="database", limit=1),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -151,10 +151,74 @@ def test_the_first_success_after_the_failure_is_the_recovery() -> None:
 
 
 def test_delays_grow_to_a_quarter_of_an_hour_and_end_after_a_day() -> None:
-    delays = [next_delay(n, T0, T0) for n in (1, 2, 3, 7, 8, 1000)]
+    delays = [next_delay(n, T0, T0, AlertKind.FAILED) for n in (1, 2, 3, 7, 8, 1000)]
     assert delays == [timedelta(seconds=seconds) for seconds in (10, 20, 40, 640, 900, 900)]
-    assert next_delay(50, T0, T0 + GIVE_UP_AFTER - timedelta(minutes=15)) is not None
-    assert next_delay(50, T0, T0 + GIVE_UP_AFTER - timedelta(minutes=14)) is None
+    assert next_delay(50, T0, T0 + GIVE_UP_AFTER - timedelta(minutes=15), AlertKind.FAILED) is not None
+    assert next_delay(50, T0, T0 + GIVE_UP_AFTER - timedelta(minutes=14), AlertKind.FAILED) is None
+    assert next_delay(1, T0, T0 + 6 * MINUTE, AlertKind.HEARTBEAT) is None
+
+
+@pytest.mark.parametrize(
+    ("quiet", "inside", "outside"),
+    [
+        # From Friday night on until Saturday morning: the time belongs to the day on which it begins.
+        ({"from": "22:00", "to": "07:00", "days": ["friday"]}, ["27T22:00", "28T06:59"], ["27T06:00", "28T22:00"]),
+        ({"from": "09:00", "to": "17:00"}, ["24T09:00", "24T16:59"], ["24T08:59", "24T17:00"]),
+        ({"from": "00:00", "to": "00:00", "days": ["sunday"]}, ["29T00:00", "29T23:59"], ["28T23:59", "30T00:00"]),
+        ({"from": "22:00", "to": "07:00", "tz": "Europe/Berlin"}, ["24T21:00", "25T05:59"], ["24T20:59", "25T06:00"]),
+    ],
+)
+def test_a_quiet_time_may_pass_midnight_and_has_a_zone(
+    quiet: dict[str, Any], inside: list[str], outside: list[str]
+) -> None:
+    alert = parse_alert({**LEAST, "quiet": quiet})
+    assert alert.quiet is not None
+    assert parse_alert(alert_document(alert)) == alert
+    for instants, held in ((inside, True), (outside, False)):
+        for instant in instants:
+            at = datetime.fromisoformat(f"2026-11-{instant}:00+00:00")
+            assert (alert.holds(AlertKind.FAILED, at), alert.holds(AlertKind.NO_LEADER, at)) == (held, False)
+
+
+def test_an_alert_by_email_comes_back_whole_and_has_one_receiver() -> None:
+    mail = {**LEAST, "webhook": None, "email": {"to": ["ops@example.com"], "log_lines": 3}}
+    grouped = {**mail, "group": {"by": ["job", "label:team"], "wait": "10s", "interval": "0s"}}
+    for document in (mail, grouped):
+        alert = parse_alert(document)
+        assert parse_alert(alert_document(alert)) == alert
+        assert parse_alert(alert_document(alert, compact=True)) == alert
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"email": {"to": ["a@b.de"]}}, "webhook and email are both given"),
+        ({"webhook": None, "email": {"to": []}}, "email.to: to is empty"),
+        ({"webhook": None, "email": {"to": ["a@b.de", "A@b.de"]}}, "to has an address twice"),
+        ({"webhook": None, "email": {"to": ["a@b.de\nBcc: c@d.de"]}}, "is not an e-mail address"),
+        ({"webhook": None, "email": {"to": ["a@b.de, c@d.de"]}}, "is not an e-mail address"),
+        ({"webhook": None, "email": {"to": ["Ops <a@b.de>"]}}, "is not an e-mail address"),
+        ({"webhook": None, "email": {"to": ["a" * 5000 + "@b.de"]}}, "is not an e-mail address"),
+        ({"webhook": {"url": "${secret:HOOK}"}}, "sign JSON with `secret` instead"),
+        ({"webhook": {"url": "https://x/${secret:HOOK}", "format": "slack"}}, "write ${secret:NAME} as the whole url"),
+        ({"webhook": {"url": "https://x", "format": "teams", "secret": "${secret:X}"}}, "has no signature"),
+        ({"on": ["late"], "webhook": {"url": "https://x", "format": "ping"}}, "a ping cannot report late"),
+        ({"webhook": {"url": "https://x", "format": "ping"}, "group": {}}, "pings are never held"),
+        ({"on": ["succeeded"]}, "list the names of the jobs in jobs"),
+        ({"on": ["succeeded"], "jobs": ["a-*"]}, "list the names of the jobs in jobs"),
+        ({"group": {"by": ["team"]}}, "use job, kind, or label:NAME"),
+        ({"group": {"wait": "2h"}}, "it must be 1s to 1h"),
+        ({"group": {"by": ["job", "job"]}}, "by has an entry twice"),
+        ({"quiet": {"from": "22:00"}}, "quiet.to: missing"),
+        ({"quiet": {"from": "22:00", "to": "24:00"}}, "is not a time of day"),
+        ({"quiet": {"from": "22:00", "to": "22:00"}}, "the quiet time never ends"),
+        ({"quiet": {"from": "22:00", "to": "07:00", "tz": "Mars"}}, "quiet"),
+        ({"heartbeat_every": "1s"}, "it must be 30s to 1d"),
+        ({"limit_wait_after": "1s"}, "it must be 1m to 7d"),
+    ],
+)
+def test_receivers_groups_and_quiet_times_are_checked(fields: dict[str, Any], message: str) -> None:
+    assert message in problems(**fields)
 
 
 def test_the_id_of_a_notification_depends_on_its_subject_alone() -> None:

@@ -15,9 +15,11 @@ from html import escape
 
 from cronflow.domain.alert_kinds import DEAD_LETTER_KINDS, AlertKind
 from cronflow.domain.alerts import Alert, Notification, notification_id
-from cronflow.executors.notifications.summary import Summary, Tone, one_line
+from cronflow.executors.notifications.summary import NotificationSummary, Tone, one_line
 
 MOST_OF_SUBJECT = 140
+# Seven bits pass every server, and a subject stays on one line.
+POLICY = SMTP.clone(cte_type="7bit", max_line_length=200)
 COLORS = {Tone.BAD: "#c62828", Tone.WARNING: "#b26a00", Tone.GOOD: "#2e7d32", Tone.PLAIN: "#1565c0"}
 DARK_COLORS = {Tone.BAD: "#ff8a80", Tone.WARNING: "#ffb74d", Tone.GOOD: "#81c784", Tone.PLAIN: "#90caf9"}
 STYLE = """
@@ -49,13 +51,13 @@ ul { margin: 0 0 16px; padding-left: 20px; overflow-wrap: anywhere; }
 
 
 def email_message(
-    alert: Alert, notification: Notification, summary: Summary, *, sender: str, namespace: str
+    alert: Alert, notification: Notification, summary: NotificationSummary, *, sender: str, namespace: str
 ) -> EmailMessage:
     """The message. Its recipients are those of the alert."""
     assert alert.email is not None
     domain = sender.rpartition("@")[2]
     cluster = "" if namespace == "default" else f"[{namespace}] "
-    message = EmailMessage(policy=SMTP)
+    message = EmailMessage(policy=POLICY)
     message["From"] = f"CronFlow <{sender}>"
     message["To"] = ", ".join(alert.email.to)
     message["Subject"] = one_line(f"{cluster}{summary.title}", MOST_OF_SUBJECT)
@@ -83,7 +85,7 @@ def _references(alert: Alert, notification: Notification) -> list[str]:
     return []
 
 
-def plain_text(summary: Summary) -> str:
+def plain_text(summary: NotificationSummary) -> str:
     """The text part."""
     width = max((len(label) for label, _ in summary.facts), default=0) + 2
     parts = [summary.title, summary.sentence if summary.sentence != summary.title else ""]
@@ -104,7 +106,7 @@ def _indented(lines: tuple[str, ...] | list[str]) -> str:
     return "\n".join(f"  {line}" for line in lines)
 
 
-def html(summary: Summary) -> str:
+def html(summary: NotificationSummary) -> str:
     """The HTML part, which mail programs also show in dark mode."""
     style = STYLE.replace("TONE", COLORS[summary.tone]).replace("NIGHT", DARK_COLORS[summary.tone])
     parts = [f"<h1>{escape(summary.title)}</h1>"]

@@ -49,7 +49,7 @@ class MailSender:
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 refused, _ = await aiosmtplib.send(
-                    message,
+                    message.as_bytes(),
                     sender=server.sender,
                     recipients=list(recipients),
                     hostname=server.host,

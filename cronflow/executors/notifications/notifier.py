@@ -20,7 +20,7 @@ from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.schedule.zones import find_zone
 from cronflow.executors.notifications.email_text import email_message
 from cronflow.executors.notifications.slack import slack_message
-from cronflow.executors.notifications.summary import RunDetails, Summary, summary
+from cronflow.executors.notifications.summary import NotificationSummary, RunDetails, summary
 from cronflow.executors.notifications.teams import teams_message
 from cronflow.executors.webhook import HttpWebhookSender
 from cronflow.ports import Clock, JobStore, LogStore
@@ -84,7 +84,7 @@ class Notifier:
         ms = round((self._clock.monotonic() - began) * 1000)
         return Answer(done.status, done.error, ms, final=done.final, partly=done.partly)
 
-    async def _summary(self, notification: Notification, lines: int) -> Summary:
+    async def _summary(self, notification: Notification, lines: int) -> NotificationSummary:
         body: dict[str, Any] = orjson.loads(notification.body)
         details = RunDetails()
         try:

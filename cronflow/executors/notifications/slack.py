@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cronflow.executors.notifications.summary import Summary, Tone
+from cronflow.executors.notifications.summary import NotificationSummary, Tone
 
 MOST_OF_HEADER = 150
 MOST_OF_SECTION = 3000
@@ -17,7 +17,7 @@ MOST_OF_URL = 3000
 SIGNS = {Tone.BAD: "🔴", Tone.WARNING: "🟠", Tone.GOOD: "🟢", Tone.PLAIN: "🔵"}
 
 
-def slack_message(summary: Summary) -> dict[str, Any]:
+def slack_message(summary: NotificationSummary) -> dict[str, Any]:
     """The payload. Its `text` is what notifications on a phone show."""
     title = f"{SIGNS[summary.tone]} {summary.title}"
     blocks: list[dict[str, Any]] = [
@@ -51,10 +51,10 @@ def _escape(text: str) -> str:
 def _escaped(text: str, most: int, before: str = "", after: str = "") -> str:
     """Escaped, and cut so that no entity is cut in two."""
     room = most - len(before) - len(after)
-    shown = _escape(text)
+    shown = _escape(text[: room + 1])
     if len(shown) > room:
         kept, length = [], 1
-        for one in map(_escape, text):
+        for one in map(_escape, text[: room + 1]):
             length += len(one)
             if length > room:
                 break

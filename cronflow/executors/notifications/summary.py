@@ -70,7 +70,7 @@ class RunDetails:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class NotificationSummary:
     """`facts` are pairs of a label and a value; `examples` are the notifications in a digest, each a line."""
 
     title: str
@@ -85,12 +85,12 @@ class Summary:
     origin: str = ""
 
 
-def summary(body: Mapping[str, Any], details: RunDetails, public_url: str | None) -> Summary:
+def summary(body: Mapping[str, Any], details: RunDetails, public_url: str | None) -> NotificationSummary:
     """The summary of a notification's body."""
     run, digest = body.get("run") or {}, body.get("digest")
     kind, job = body["kind"], body.get("job")
     sample = "Test: " if body.get("test") else ""
-    return Summary(
+    return NotificationSummary(
         title=one_line(sample + _title(body, run), MOST_OF_TITLE),
         sentence=one_line(body["text"], MOST_OF_SENTENCE),
         tone=_tone(body),
@@ -106,9 +106,11 @@ def summary(body: Mapping[str, Any], details: RunDetails, public_url: str | None
 
 def one_line(text: str, most: int) -> str:
     """The text without line ends and control characters, which could begin a header or hide what is shown."""
-    plain = "".join(" " if unicodedata.category(one) in ("Cc", "Cf", "Zl", "Zp") else one for one in text)
+    # A text that is much longer is cut first, because each character is looked at.
+    few = text[: 4 * most]
+    plain = "".join(" " if unicodedata.category(one) in ("Cc", "Cf", "Zl", "Zp") else one for one in few)
     plain = " ".join(plain.split())
-    return plain if len(plain) <= most else f"{plain[: most - 1]}…"
+    return plain if len(plain) <= most and len(few) == len(text) else f"{plain[: most - 1]}…"
 
 
 def _title(body: Mapping[str, Any], run: Mapping[str, Any]) -> str:

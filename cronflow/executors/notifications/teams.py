@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from cronflow.executors.notifications.slack import cut
-from cronflow.executors.notifications.summary import Summary, Tone
+from cronflow.executors.notifications.summary import NotificationSummary, Tone
 
 MOST_BYTES = 27_000
 MOST_OF_TEXT = 4000
@@ -21,7 +21,7 @@ _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+!|~<>])")
 _LIST = re.compile(r"^(\s*\d+)\.|^(\s*)-", re.MULTILINE)
 
 
-def teams_message(summary: Summary) -> dict[str, Any]:
+def teams_message(summary: NotificationSummary) -> dict[str, Any]:
     """The payload. What is too large for Teams is cut from the longest texts first."""
     most = MOST_OF_TEXT
     while True:
@@ -31,7 +31,7 @@ def teams_message(summary: Summary) -> dict[str, Any]:
         most //= 2
 
 
-def _message(summary: Summary, most: int) -> dict[str, Any]:
+def _message(summary: NotificationSummary, most: int) -> dict[str, Any]:
     body: list[dict[str, Any]] = [
         _text(summary.title, most, size="large", weight="bolder", color=COLORS[summary.tone]),
         _text(summary.sentence, most),
@@ -49,7 +49,7 @@ def _message(summary: Summary, most: int) -> dict[str, Any]:
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
         "type": "AdaptiveCard",
         "version": "1.4",
-        "fallbackText": cut(summary.title, most),
+        "fallbackText": _plain(cut(summary.title, most)),
         "msteams": {"width": "Full"},
         "body": body,
     }
