@@ -172,7 +172,11 @@ alerts:
     scene.notifier.answer = Answer(250, "mail:587 refused night@example.com: 550 gone", 12, partly=True)
     tested = cli("alerts", "test", "night", columns=160)
     assert tested.exit_code == 0
-    assert [line.split(":")[0] for line in tested.stdout.splitlines()] == ["ok failed", "ok recovered", "ok no_leader"]
+    assert [line.split(":")[0] for line in tested.stdout.splitlines()] == [
+        "✓ ok failed",
+        "✓ ok recovered",
+        "✓ ok no_leader",
+    ]
     assert "but mail:587 refused night@example.com" in tested.stdout
     assert all('"test":true' in notification.body for _, notification in scene.notifier.posted)
     shown = cli("alerts", "show", "night", columns=160).stdout

@@ -1,4 +1,4 @@
-"""One cluster for all pages: an API, a node that allows every kind of job, and a webhook receiver."""
+"""One cluster for all pages: an API, a node that allows every kind of job, a webhook receiver and a mail server."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from typing import Any
 
 import httpx2
 import pytest
+from aiosmtpd.controller import Controller
+from aiosmtpd.handlers import Sink
 
 from cronflow.testing.embedded.server import free_port
 from tests.api.test_process import status
@@ -95,7 +97,13 @@ class Cluster:
 @pytest.fixture(scope="module")
 def cluster(redis_url: str, mongo_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder, port, provider_port = tmp_path_factory.mktemp("docs"), free_port(), free_port()
-    own = {"CRONFLOW_SECRETS_KEY": base64.b64encode(bytes(32)).decode(), "CRONFLOW_ALLOW_SHELL": "true"}
+    mail = Controller(Sink(), hostname="127.0.0.1", port=free_port(), server_hostname="localhost")
+    own = {
+        "CRONFLOW_SECRETS_KEY": base64.b64encode(bytes(32)).decode(),
+        "CRONFLOW_ALLOW_SHELL": "true",
+        "CRONFLOW_SMTP_URL": f"smtp://127.0.0.1:{mail.port}",
+        "CRONFLOW_SMTP_FROM": "cronflow@example.com",
+    }
     environment = cluster_environment(redis_url, mongo_url, fresh_namespace(), **own)
     node = {
         "CRONFLOW_ALLOW_PYTHON": "billing",
@@ -114,7 +122,9 @@ def cluster(redis_url: str, mongo_url: str, tmp_path_factory: pytest.TempPathFac
     commands = Path(tempfile.mkdtemp()) / "commands"
     receiver = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
     threading.Thread(target=receiver.serve_forever).start()
+    mail.start()
     with ExitStack() as stack:
+        stack.callback(mail.stop)
         stack.callback(shutil.rmtree, commands.parent)
         stack.callback(receiver.server_close)
         stack.callback(receiver.shutdown)

@@ -106,7 +106,9 @@ SCENES = {
     ),
     "test-your-jobs.md": Scene(report=False, prints=("9 passed",)),
     "ship-your-code.md": Scene(prints=("no node has ledger.jobs:close_books", "does not have module ledger.jobs")),
-    "alerts.md": Scene(prints=("204",)),
+    "alerts.md": Scene(
+        report=False, prints=("answered 250", "ok late", "answered 204", "ok heartbeat", "ops@example.com")
+    ),
     "monitor.md": Scene(stand_ins={"10.0.0.11": "127.0.0.1", "=9500": "=0"}, prints=("metrics served",)),
     "log-in-from-the-command-line.md": Scene(
         environment=LOGGED_IN,

@@ -70,6 +70,8 @@ async def mail_server(
             auth_require_tls=starttls is not None,
             authenticator=mailbox.authenticate if login else None,
             loop=loop,
+            # Without a name it would ask the name server.
+            hostname="localhost",
         )
 
     connections: list[asyncio.BaseTransport] = []

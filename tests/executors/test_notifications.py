@@ -202,7 +202,7 @@ async def test_mail_is_encrypted_and_the_server_verified_before_the_login(
     async with mail_server(tls=server) as mailbox:
         wanted = server_at(mailbox, tls=True)
         assert (await notifier_of(backends, MailSender(wanted, trusting)).send(MAIL, failure(), AT)).taken
-    async with mail_server(login=True) as mailbox:
+    async with mail_server() as mailbox:
         stripped = await notifier_of(backends, MailSender(server_at(mailbox, starttls=True, **known), trusting)).send(
             MAIL, failure(), AT
         )
