@@ -88,18 +88,21 @@ class NotificationSummary:
 def summary(body: Mapping[str, Any], details: RunDetails, public_url: str | None) -> NotificationSummary:
     """The summary of a notification's body."""
     run, digest = body.get("run") or {}, body.get("digest")
-    kind, job = body["kind"], body.get("job")
-    sample = "Test: " if body.get("test") else ""
+    kind, job, is_test = body["kind"], body.get("job"), "test" in body
+    sample = "Test: " if is_test else ""
+    error = run.get("error") if kind != AlertKind.RECOVERED else None
+    # The error has a place of its own.
+    sentence = body["text"].removesuffix(f": {error}") if error else body["text"]
     return NotificationSummary(
         title=one_line(sample + _title(body, run), MOST_OF_TITLE),
-        sentence=one_line(body["text"], MOST_OF_SENTENCE),
+        sentence=one_line(sentence, MOST_OF_SENTENCE),
         tone=_tone(body),
         facts=tuple(_facts(body, run, details)),
-        error=run.get("error") if kind != AlertKind.RECOVERED else None,
-        log_lines=tuple(one_line(line, MOST_OF_LINE) for line in details.log_lines),
+        error=error,
+        log_lines=tuple(map(log_line, details.log_lines)),
         examples=tuple(_examples(digest, details.zone)) if digest else (),
-        commands=tuple(_commands(kind, job, run, digest)),
-        link=_link(public_url, kind, job, run),
+        commands=() if is_test else tuple(_commands(kind, job, run, digest)),
+        link=_link(public_url, kind, None if is_test else job, {} if is_test else run),
         origin=f"alert {body['alert']} of cluster {body['namespace']}",
     )
 
@@ -108,9 +111,18 @@ def one_line(text: str, most: int) -> str:
     """The text without line ends and control characters, which could begin a header or hide what is shown."""
     # A text that is much longer is cut first, because each character is looked at.
     few = text[: 4 * most]
-    plain = "".join(" " if unicodedata.category(one) in ("Cc", "Cf", "Zl", "Zp") else one for one in few)
-    plain = " ".join(plain.split())
+    plain = " ".join(_printable(few).split())
     return plain if len(plain) <= most and len(few) == len(text) else f"{plain[: most - 1]}…"
+
+
+def log_line(text: str) -> str:
+    """A log line with its indentation."""
+    plain = _printable(text[: MOST_OF_LINE + 1].expandtabs(4)).rstrip()
+    return plain if len(plain) <= MOST_OF_LINE else f"{plain[: MOST_OF_LINE - 1]}…"
+
+
+def _printable(text: str) -> str:
+    return "".join(" " if unicodedata.category(one) in ("Cc", "Cf", "Zl", "Zp") else one for one in text)
 
 
 def _title(body: Mapping[str, Any], run: Mapping[str, Any]) -> str:
@@ -138,7 +150,7 @@ def _tone(body: Mapping[str, Any]) -> Tone:
 
 
 def _facts(body: Mapping[str, Any], run: Mapping[str, Any], details: RunDetails) -> list[tuple[str, str]]:
-    facts = [("when", time_text(body["at"], details.zone))]
+    facts = [("first" if "digest" in body else "when", time_text(body["at"], details.zone))]
     if run:
         facts.append(("run", run["id"]))
         if run["started_at"] is not None:
