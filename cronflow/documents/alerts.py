@@ -87,6 +87,8 @@ QuietForm = TypedDict(
     },
 )
 
+QuietForm.__doc__ = "When notifications wait. The time may pass midnight."
+
 
 QUIET = DocumentTable(QuietForm, QuietTime)
 _first_kind = (AlertKind.FAILED,)
