@@ -55,6 +55,9 @@ MONGO: tuple[Mutant, ...] = (
         # replace
         ('{"_id": record.name, "rev": rev}', '{"_id": record.name}'),
         ('| {"rev": rev + 1}', '| {"rev": rev}'),
+        # settle
+        ('{"_id": {"$in": members}, "held": True}', '{"_id": {"$in": members}}'),
+        ('{"_id": {"$in": members}, "held": True}', '{"held": True}'),
         # delete
         ('_notices.delete_many({"alert": name})', "_notices.delete_many({})"),
         ('_failing.delete_many({"alert": name})', "_failing.delete_many({})"),
@@ -520,6 +523,7 @@ MEMORY: tuple[Mutant, ...] = (
     *_of(
         "testing/memory/alerts.py",
         ("if self.documents.notifications.insert(one.id, one)]", "]"),
+        ("lambda present: present.state is NotificationState.HELD", "lambda present: True"),
         ("due[one.id] <= now and one.alert not in excluding", "one.alert not in excluding"),
         ("due[one.id] <= now and one.alert not in excluding", "due[one.id] <= now"),
         ("            due[one.id] = now + lease\n", ""),
