@@ -76,6 +76,7 @@ def test_without_any_source_the_defaults_of_the_interface_hold(tmp_path: Path, m
         "PROCESSES": "1",
         "CATCH_UP_RATE": "unset",
         "RECOVERY_LIMIT": "1000",
+        "MIN_NODES": "1",
         "SWEEP_AT": "00:00",
         "CLEANUP_AT": "03:00",
         "TIMEZONE": "UTC",
@@ -485,11 +486,12 @@ def test_a_time_of_day_is_read_from_text_and_from_toml(tmp_path: Path) -> None:
 
 
 def test_a_setting_that_nothing_would_follow_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "cronflow.toml").write_text("min_nodes = 3\n")
+    (tmp_path / "cronflow.toml").write_text("scheduler_node = true\n")
     refused = "is not supported by this version"
-    assert problems_of(tmp_path, CRONFLOW_MIN_NODES="2") == [
-        f"CRONFLOW_MIN_NODES: {refused}: the cluster starts with its first node (remove it)",
-        f"cronflow.toml:1: min_nodes: {refused}: the cluster starts with its first node (remove it)",
+    instead = "every node can lead (remove it; CRONFLOW_NODE_NAME names a node)"
+    assert problems_of(tmp_path, CRONFLOW_SCHEDULER_NODE="1") == [
+        f"CRONFLOW_SCHEDULER_NODE: {refused}: {instead}",
+        f"cronflow.toml:1: scheduler_node: {refused}: {instead}",
     ]
 
 

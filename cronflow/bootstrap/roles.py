@@ -29,6 +29,7 @@ from cronflow.leader.long_run_monitor import LongRunMonitor
 from cronflow.leader.look_ahead import LookAhead
 from cronflow.leader.maintenance import Maintenance
 from cronflow.leader.maintenance_watch import MaintenanceWatch
+from cronflow.leader.minimum_nodes import MinimumNodes
 from cronflow.leader.node_monitor import NodeMonitor
 from cronflow.leader.occupancy_reader import OccupancyReader
 from cronflow.leader.pauses import PauseEnder
@@ -116,6 +117,7 @@ def build_node(
     capacity: ResourceAmount | None = None,
     catch_up_options: CatchUpOptions = DEFAULT_CATCH_UP,
     defined: Sequence[Job] = (),
+    min_nodes: int = 1,
 ) -> Node:
     """Build one incarnation of a node. Without `keep_alive` everything runs in one event loop; without a
     `notifier` the node does not send alerts; without `capabilities` it is offered every run. `capacity` is what
@@ -143,7 +145,7 @@ def build_node(
     def unfit() -> str | None:
         if loop_monitor.stalled_s > STALLED_AFTER_S:
             return "the planner's event loop is blocked"
-        return step_monitor.hanging(LEADER_ROLES, timings.leader_ttl) or cluster_clock.complaint
+        return step_monitor.hanging(LEADER_ROLES, timings.leader_ttl) or cluster_clock.complaint or minimum_nodes.held()
 
     def load() -> tuple[int, int]:
         return worker.in_flight, worker.ended
@@ -166,6 +168,9 @@ def build_node(
         ):
             role.wake.set()
 
+    minimum_nodes = MinimumNodes(
+        backends.membership, backends.control, lambda: elector, clock, timings, emit, min_nodes
+    )
     elector = Elector(
         node,
         vital.election,
@@ -390,6 +395,7 @@ def build_node(
         NodeRole("cancellations", worker.cancellations.step, worker.cancellations.wake),
         NodeRole("drain", drain.step, drain.wake),
         NodeRole("node monitor", node_monitor.step, node_monitor.wake),
+        NodeRole("minimum nodes", minimum_nodes.step, minimum_nodes.wake),
         NodeRole("long run monitor", long_run_monitor.step, long_run_monitor.wake),
         recorder.replaying,
         recorder.publishing,

@@ -113,6 +113,10 @@ class Settings:
     """How long before its instant a run may be sent to a node, at most `2s`. The node holds it until then, so that it
     starts within milliseconds. Set it on all nodes: the leader's value counts.
     """
+    min_nodes: int = _setting(1, values.number(int, 1, 1000))
+    """How many nodes must be up before a new cluster gets its first leader. Afterwards fewer keep running, and an event
+    reports that nodes are missing. Set it on all nodes.
+    """
     slots: int = _setting(16, values.number(int, 1, 10_000))
     """How many runs a node executes concurrently."""
     node_cpu: float | None = _setting(None, values.number(float, 0, 10_000))
@@ -169,8 +173,8 @@ class Settings:
     dead letters and alerts follow as after a real failure.
     """
     allow_http_hosts: tuple[str, ...] | None = _setting(None, values.hosts)
-    """Hosts that jobs and alerts may call: names with `*`, addresses, networks. Unset: all. Link-local and metadata
-    addresses are never called.
+    """Hosts that jobs and alerts may call, brokers included: names with `*`, addresses, networks. Unset: all.
+    Link-local and metadata addresses are never called.
     """
     http_breaker_failures: int = _setting(5, values.number(int, 1, 1000))
     """Failures in a row of one host after which HTTP jobs do not call it for a while."""

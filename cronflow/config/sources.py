@@ -53,7 +53,6 @@ _NO_SETTINGS = frozenset(
 )
 """Prefixed names that are not settings: where to look, test options, and variables that jobs receive."""
 _LATER = {
-    "MIN_NODES": "the cluster starts with its first node",
     "SCHEDULER_NODE": "every node can lead",
 }
 """Reserved names, and what this version does instead. They are refused, because they would have no effect."""

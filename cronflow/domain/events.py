@@ -267,6 +267,33 @@ class NodeUndrained(Event):
     message = "{node} accepts work again"
 
 
+@event
+class ClusterIncomplete(Event):
+    """A new cluster has no leader yet, because fewer nodes are up than MIN_NODES."""
+
+    nodes: int
+    minimum: int
+    severity = Severity.WARN
+    message = "the cluster waits for its first leader until {minimum} nodes are up; now {nodes}"
+
+
+@event
+class ClusterDegraded(Event):
+    """Fewer nodes are up than MIN_NODES. The cluster keeps running with those that are left."""
+
+    nodes: int
+    minimum: int
+    names: str
+    severity = Severity.ERROR
+    message = "only {nodes:node is|nodes are} up, fewer than {minimum}: {names}"
+
+
+@event
+class ClusterComplete(Event):
+    nodes: int
+    message = "{nodes} nodes are up again"
+
+
 # --------------------------------------------------------------------------------------------- servers and the disk
 
 

@@ -61,11 +61,11 @@ def test_settings_without_effect_are_noted(cli: Cli, monkeypatch: pytest.MonkeyP
 
 
 def test_a_setting_that_nothing_would_follow_stops_every_command(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CRONFLOW_MIN_NODES", "2")
+    monkeypatch.setenv("CRONFLOW_SCHEDULER_NODE", "2")
     for command in ("node", "api"):
         refused = cli(command)
         assert refused.exit_code == 2
-        assert "CRONFLOW_MIN_NODES: is not supported by this version" in refused.stderr
+        assert "CRONFLOW_SCHEDULER_NODE: is not supported by this version" in refused.stderr
 
 
 @pytest.mark.parametrize("words", [("--version",), ("version", "-o", "name")])

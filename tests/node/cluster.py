@@ -134,6 +134,7 @@ class Cluster:
     notifier: NotificationSender | None = None
     timings: Timings = field(default_factory=Timings)
     catch_up: CatchUpOptions = UNLIMITED
+    min_nodes: int = 1
     meters: dict[str, PrometheusMeter] = field(default_factory=dict)
 
     def start(
@@ -166,6 +167,7 @@ class Cluster:
             capacity=capacity,
             catch_up_options=self.catch_up,
             defined=defines,
+            min_nodes=self.min_nodes,
         )
 
         async def live() -> None:
