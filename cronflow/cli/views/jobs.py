@@ -49,6 +49,7 @@ def job_page(
     """`differing` has the nodes whose code of the job is not what is stored, with the keys that differ."""
     from cronflow.cli.views.chains import follows_text
     from cronflow.cli.views.runs import run_table
+    from cronflow.cli.views.targets import target_text
 
     out = console()
     out.print(Text.assemble(state_text(job), "  ", (job["name"], "bold")))
@@ -65,6 +66,7 @@ def job_page(
     facts(
         [
             ("paused", _pause(job, now)),
+            ("target", formatting.one_line(target_text(job["run"])) or None),
             (
                 "schedule",
                 _schedule(job)
