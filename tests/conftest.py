@@ -11,7 +11,7 @@ import logging
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,15 @@ import structlog
 from cronflow.operating_system import die_with_parent
 from cronflow.testing.embedded import MongoServer, RedisServer
 from tests import children
+from tests.rabbitmq import RabbitServer, rabbit_server
 from tests.servers import MONGO_URL, REDIS_URL, fresh_namespace, started
 
 LONG = frozenset({"client", "dashboard", "live", "processes"})
 """The folders of tests that take long, most of it in waiting for real processes."""
 TOGETHER = "docs"
 """The folder whose tests share a cluster: one worker has them all, so that there is one."""
+BROKER = "rabbit"
+"""The fixture whose tests share a broker, which is slow to start; the same worker has them."""
 
 
 _homes = itertools.count(1)
@@ -50,7 +53,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if workers == 1:
         return
-    together = [item for item in items if item.path.parent.name == TOGETHER]
+    together = [item for item in items if item.path.parent.name == TOGETHER or BROKER in _fixtures_of(item)]
     longest = [item for item in items if item.get_closest_marker("longest")]
     first = [longest, together, *[[]] * (workers - 2)]
     placed = {*together, *longest}
@@ -70,6 +73,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         ordered += short[len(part) * between : size]
         short = short[size:]
     items[:] = ordered + short
+
+
+def _fixtures_of(item: pytest.Item) -> Sequence[str]:
+    return getattr(item, "fixturenames", ())
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -143,6 +150,13 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
 def mongo_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MongoServer]:
     """The MongoDB that the tests share; always a process of this session. Not to be killed or paused."""
     with started(MongoServer(tmp_path_factory.mktemp("mongo"))) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def rabbit(homes: Path) -> Iterator[RabbitServer]:
+    """The RabbitMQ that the tests share; always a process of this session. It may be restarted, but not killed."""
+    with rabbit_server() as server:
         yield server
 
 

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cronflow.documents import job_document, parse_job
+from cronflow.domain.amqp_target import AmqpReply, AmqpTarget
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.job import (
     Breaker,
@@ -124,6 +125,18 @@ targets = (
         texts,
         st.none() | words,
         st.lists(st.integers(100, 599), max_size=2).map(tuple),
+    )
+    | st.builds(
+        AmqpTarget,
+        st.sampled_from(["amqp://broker", "${secret:rabbit}"]),
+        st.sampled_from(["", "cron_dlx"]),
+        st.sampled_from(["", "reports"]),
+        st.none() | words,
+        headers=texts,
+        persistent=st.booleans(),
+        mandatory=st.booleans(),
+        expiration=st.none() | st.just(timedelta(seconds=90)),
+        reply=st.none() | st.builds(AmqpReply, st.none() | st.just("billing.replies")),
     )
 )
 rules = st.lists(
@@ -468,7 +481,7 @@ def test_every_problem_is_reported_at_once_in_the_order_of_the_document() -> Non
             {"run": {"shell": "x"}},
             "jobs[0].name: missing (give the job a name, such as nightly-report)",
         ),
-        ({"name": "a"}, "jobs[0].run: missing (add what to run: python, shell, argv or http)"),
+        ({"name": "a"}, "jobs[0].run: missing (add what to run: python, shell, argv, http or amqp)"),
         (
             {**MINIMAL, "tiemout": "5s"},
             "jobs[0].tiemout: unknown key (did you mean timeout?)",
@@ -800,10 +813,10 @@ def test_a_bad_interval_does_not_make_its_sound_companions_suspicious() -> None:
 @pytest.mark.parametrize(
     ("run", "problem"),
     [
-        ({}, ": has none of python, shell, argv and http; exactly one of them is required (add what to run)"),
+        ({}, ": has none of python, shell, argv, http and amqp; exactly one of them is required (add what to run)"),
         (
             {"shell": "a", "argv": ["a"]},
-            ": has shell and argv; exactly one of python, shell, argv and http is allowed (remove the others)",
+            ": has shell and argv; exactly one of python, shell, argv, http and amqp is allowed (remove the others)",
         ),
         (5, ": expected a mapping, got the number 5"),
         ({"shell": " "}, ".shell: the command is empty"),
@@ -863,6 +876,14 @@ def test_a_bad_interval_does_not_make_its_sound_companions_suspicious() -> None:
             {"http": {"url": "http://x", "method": "post"}},
             ".http.method: 'post' is not an HTTP method; use GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS",
         ),
+        ({"amqp": {}}, ".amqp.url: missing (add the address of the broker)"),
+        ({"amqp": {"url": "http://x"}}, ".amqp.url: it is not an amqp:// or amqps:// address"),
+        (
+            {"amqp": {"url": "amqp://u:p@x?certfile=/etc/x"}},
+            ".amqp.url: it has options; remove everything from '?' or '#' on",
+        ),
+        ({"amqp": {"url": "amqp://x", "expiration": 0}}, ".amqp.expiration: it must be 1ms to 49d"),
+        ({"amqp": {"url": "amqp://x", "reply": {"queue": ""}}}, ".amqp.reply.queue: it must have 1 to 100 bytes"),
     ],
 )
 def test_a_wrong_target_is_refused_with_its_key(run: object, problem: str) -> None:

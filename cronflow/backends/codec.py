@@ -6,7 +6,8 @@ parsed.
 
 CronFlow 0.9 refuses a definition with a key that it does not know, and its planner would then plan nothing. So such
 keys are stored as the value of a required label that no node has: a leader of 0.9 lets the job wait, and an API of 0.9
-keeps them ([record 0070](../../docs/decisions/0070-limit-runs-by-permits.md)).
+keeps them ([record 0070](../../docs/decisions/0070-limit-runs-by-permits.md)). A target that CronFlow 0.11 does not
+know is stored in a label of its own, for the same reason.
 """
 
 from __future__ import annotations
@@ -68,6 +69,11 @@ KEYS_SINCE_0_12 = RESERVED_LABEL + "since-0.12"
 NEWER_SCHEDULE = RESERVED_LABEL + "schedule"
 """A label that contains a schedule which CronFlow 0.10 does not know."""
 SCHEDULE_KEYS_OF_0_10 = frozenset({"cron", "every", "at", "tz", "anchor", "time", "start", "end"})
+NEWER_TARGET = RESERVED_LABEL + "run"
+"""A label that contains a target which CronFlow 0.11 does not know."""
+TARGETS_OF_0_11 = frozenset({"python", "shell", "argv", "http", "system"})
+NO_TARGET = {"argv": ["needs-a-newer-version-of-cronflow"]}
+"""Stored in place of such a target. No node has the label, so it is never executed."""
 RETRY_KEYS_OF_0_9 = frozenset({"max", "initial", "multiplier", "cap", "jitter", "delays"})
 
 
@@ -207,18 +213,20 @@ def _nameless_job(rest: str) -> Job:
 def _with_newer_keys(document: Any) -> Any:
     """The document that `_readable_by_older` was given."""
     require = document.get("require") or {}
-    hidden = require.keys() & {NEWER_KEYS, KEYS_SINCE_0_12, NEWER_SCHEDULE}
+    hidden = require.keys() & {NEWER_KEYS, KEYS_SINCE_0_12, NEWER_SCHEDULE, NEWER_TARGET}
     if not hidden:
         return document
     others = {label: value for label, value in require.items() if label not in hidden}
     newer = orjson.loads(require.get(NEWER_KEYS, "{}")) | orjson.loads(require.get(KEYS_SINCE_0_12, "{}"))
     if NEWER_SCHEDULE in require:
         newer["schedule"] = orjson.loads(require[NEWER_SCHEDULE])
+    if NEWER_TARGET in require:
+        newer["run"] = orjson.loads(require[NEWER_TARGET])
     return {**document, "require": others, **newer}
 
 
 def _readable_by_older(document: Document) -> Document:
-    """The document without the keys that CronFlow 0.9 to 0.11 do not know, and with labels that contain them. A leader
+    """The document without what CronFlow 0.9 to 0.11 do not know, and with labels that contain them. A leader
     of 0.10 takes a job with a newer schedule to have none, and leaves its fires to a newer one; so does one of 0.11
     with a job in shadow mode, because no node has the label.
     """
@@ -233,6 +241,9 @@ def _readable_by_older(document: Document) -> Document:
     schedule = document.get("schedule") or {}
     if schedule.keys() - SCHEDULE_KEYS_OF_0_10 or uses_hash(schedule.get("cron", "")):
         labels[NEWER_SCHEDULE] = orjson.dumps(document.pop("schedule")).decode()
+    if not TARGETS_OF_0_11 & document["run"].keys():
+        labels[NEWER_TARGET] = orjson.dumps(document["run"]).decode()
+        document["run"] = NO_TARGET
     if labels:
         document["require"] = {**document.get("require", {}), **labels}
     return document

@@ -28,11 +28,13 @@ from cronflow.bootstrap.roles import build_node
 from cronflow.bootstrap.shutdown import ShutdownSignals
 from cronflow.circuit_breaker import Circuit
 from cronflow.config import Settings
+from cronflow.domain.amqp_target import AmqpTarget
 from cronflow.domain.capabilities import Capabilities, announced
 from cronflow.domain.job import CommandTarget, HttpTarget, PythonTarget, SystemTarget, system_jobs
 from cronflow.domain.metrics import MetricSource
 from cronflow.domain.resources import ResourceAmount
 from cronflow.executors import Executors, SystemExecutor
+from cronflow.executors.amqp import AmqpExecutor, client_is_installed
 from cronflow.executors.command import CommandExecutor
 from cronflow.executors.http import Breakers, HttpExecutor
 from cronflow.executors.pool.messages import HandlerOptions
@@ -76,6 +78,9 @@ def executors(
             PythonTarget: python or PythonExecutor(PythonTargets(apps, settings.allow_python), threads=threads),
             CommandTarget: CommandExecutor(settings.allow_shell, users=settings.allow_run_as),
             HttpTarget: HttpExecutor(allowed_hosts=settings.allow_http_hosts, breakers=breakers),
+            AmqpTarget: AmqpExecutor(
+                namespace=settings.namespace, allowed_hosts=settings.allow_http_hosts, breakers=breakers
+            ),
         }
     )
     with_values = WithUpstreamValues(by_target, backends.runs, backends.results)
@@ -106,6 +111,7 @@ def capabilities(settings: Settings, apps: Sequence[App], modules: Collection[st
         modules=announced({*modules, *settings.allow_python}),
         hosts=None if settings.allow_http_hosts is None else announced(settings.allow_http_hosts),
         secrets=settings.secrets_key is not None,
+        amqp=client_is_installed(),
     )
 
 
@@ -224,6 +230,7 @@ async def run_node(
             capacity=capacity(settings),
             catch_up_options=catch_up_options(settings),
             defined=[job for app in apps for job in app.jobs_with(settings.retry, settings.timezone)],
+            min_nodes=settings.min_nodes,
         )
         if shutdown.stops(lambda _number: node.stop()):
             await node.run()

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, cast, overload
 
 from typing_extensions import TypedDict
 
+from cronflow.documents.amqp import AMQP_MESSAGE, AMQP_REPLY, AmqpMessageForm
 from cronflow.documents.calendars import WINDOW
 from cronflow.documents.default_zone import FORMAT_ZONE, with_zone
 from cronflow.documents.keys import LENGTH, OPTIONAL_TEXT, TEXT, TEXTS, LengthForm
@@ -42,6 +43,7 @@ from cronflow.documents.values import (
     under,
     whole,
 )
+from cronflow.domain.amqp_target import AmqpTarget
 from cronflow.domain.chain import Join, On, Upstream
 from cronflow.domain.concurrency import KeyedConcurrency, KeyedRate, OnFull, parse_rate
 from cronflow.domain.errors import InvalidInput, Problem
@@ -176,6 +178,13 @@ class HttpForm(TypedDict):
     """The request."""
 
 
+class AmqpForm(TypedDict):
+    """Publish one message to a broker, in the extra `amqp`."""
+
+    amqp: Annotated[AmqpMessageForm, Key(AMQP_MESSAGE.read, sample=AmqpTarget("amqp://host"))]
+    """The message."""
+
+
 class SystemForm(TypedDict):
     """Run a part of CronFlow; only system jobs do."""
 
@@ -183,13 +192,20 @@ class SystemForm(TypedDict):
     """Its name."""
 
 
-TargetForm = PythonForm | ShellForm | ArgvForm | HttpForm | SystemForm
+TargetForm = PythonForm | ShellForm | ArgvForm | HttpForm | AmqpForm | SystemForm
 PYTHON = DocumentTable(PythonForm, PythonTarget)
 SHELL = DocumentTable(ShellForm, CommandTarget)
 ARGV = DocumentTable(ArgvForm, CommandTarget)
 HTTP = DocumentTable(HttpForm, lambda http: http)
+AMQP = DocumentTable(AmqpForm, lambda amqp: amqp)
 SYSTEM = DocumentTable(SystemForm, SystemTarget)
-_TARGETS: Mapping[str, DocumentTable[Any]] = {"python": PYTHON, "shell": SHELL, "argv": ARGV, "http": HTTP}
+_TARGETS: Mapping[str, DocumentTable[Any]] = {
+    "python": PYTHON,
+    "shell": SHELL,
+    "argv": ARGV,
+    "http": HTTP,
+    "amqp": AMQP,
+}
 
 
 def _read_target(value: object) -> Target:
@@ -210,6 +226,8 @@ def _write_target(target: Target, write: Writer = DocumentTable.write) -> dict[s
             return write(ARGV, target)
         case HttpTarget():
             return {"http": write(REQUEST, target)}
+        case AmqpTarget():
+            return {"amqp": write(AMQP_MESSAGE, target)}
         case SystemTarget():
             return write(SYSTEM, target)
 
@@ -409,7 +427,7 @@ class JobForm(TypedDict):
             shorten=partial(_write_target, write=DocumentTable.shorten),
             attribute="target",
             sample=PythonTarget("module:name"),
-            missing="add what to run: python, shell, argv or http",
+            missing="add what to run: python, shell, argv, http or amqp",
         ),
     ]
     """What to run."""
@@ -487,6 +505,9 @@ TABLES: tuple[DocumentTable[Any], ...] = (
     PROFILE,
     RULE,
     BREAKER,
+    AMQP,
+    AMQP_MESSAGE,
+    AMQP_REPLY,
     MISFIRE,
     CONCURRENCY,
     JOB_RATE,
@@ -502,7 +523,7 @@ _PLAIN_RETRY = Retry()
 @cache
 def _defaults() -> Mapping[str, object]:
     schedule = {**CRON.defaults, **EVERY.defaults}
-    run = {**PYTHON.defaults, **SHELL.defaults, "http": REQUEST.defaults}
+    run = {**PYTHON.defaults, **SHELL.defaults, "http": REQUEST.defaults, "amqp": AMQP_MESSAGE.defaults}
     return {**JOB.defaults, "schedule": schedule, "run": run}
 
 

@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from ipaddress import ip_address, ip_network
 from urllib.parse import urlsplit
 
+from cronflow.domain.amqp_target import AmqpTarget
 from cronflow.domain.identity_cache import IdentityCache
 from cronflow.domain.job import CommandTarget, HttpTarget, Job, PythonTarget, Target
 from cronflow.domain.secret import referenced
@@ -26,8 +27,8 @@ NO_MODULE = "does not have module "
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a job needs: labels; by its target a shell, a module, a host or secrets; and whether it has keys that nodes
-    of 0.9 do not know.
+    """What a job needs: labels; by its target a shell, a module, a host, secrets or a client for AMQP; and whether it
+    has keys that nodes of 0.9 do not know.
     """
 
     labels: tuple[tuple[str, str], ...] = ()
@@ -35,19 +36,22 @@ class Needs:
     module: str = ""
     host: str = ""
     secrets: bool = False
+    amqp: bool = False
     newer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """Whether a node runs commands, the modules whose functions it calls (with their submodules), the hosts it calls,
-    and whether it can open secrets. None: all, or too many to announce.
+    and whether it can open secrets and publish to brokers, which nodes before 0.12 never do. None: all, or too many to
+    announce.
     """
 
     shell: bool = True
     modules: tuple[str, ...] | None = None
     hosts: tuple[str, ...] | None = None
     secrets: bool = True
+    amqp: bool = False
 
     def obstacle(self, needs: Needs) -> str | None:
         """Why the node cannot run a job with these needs, or None. Labels are checked elsewhere."""
@@ -59,6 +63,8 @@ class Capabilities:
             return f"may not call {needs.host} (ALLOW_HTTP_HOSTS)"
         if needs.secrets and not self.secrets:
             return "cannot open secrets (SECRETS_KEY)"
+        if needs.amqp and not self.amqp:
+            return "cannot publish to a broker (install cronflow[amqp])"
         return None
 
 
@@ -90,9 +96,19 @@ def _needs_of(target: Target) -> Needs:
     return Needs(
         shell=isinstance(target, CommandTarget),
         module=target.ref.partition(":")[0] if isinstance(target, PythonTarget) else "",
-        host=(urlsplit(target.url).hostname or "") if isinstance(target, HttpTarget) else "",
+        host=_host_of(target),
         secrets=bool(referenced(target)),
+        amqp=isinstance(target, AmqpTarget),
     )
+
+
+def _host_of(target: Target) -> str:
+    match target:
+        case HttpTarget():
+            return urlsplit(target.url).hostname or ""
+        case AmqpTarget():
+            return target.host
+    return ""
 
 
 def _allows(modules: Iterable[str], module: str) -> bool:

@@ -13,6 +13,7 @@ from datetime import datetime, time, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from cronflow.domain.amqp_target import AmqpTarget, message_problems
 from cronflow.domain.chain import MOST_UPSTREAM, Join, Upstream
 from cronflow.domain.concurrency import MOST_LIMITS_OF_A_JOB, KeyedConcurrency, KeyedRate
 from cronflow.domain.durations import LONGEST, format_duration
@@ -195,7 +196,7 @@ class SystemTarget:
     name: str
 
 
-Target = PythonTarget | CommandTarget | HttpTarget | SystemTarget
+Target = PythonTarget | CommandTarget | HttpTarget | AmqpTarget | SystemTarget
 
 _VARIABLE = re.compile(r"[A-Za-z_.-][A-Za-z0-9_.-]*")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -225,6 +226,8 @@ def target_problems(target: Target) -> list[Problem]:
             return _command_problems(target)
         case HttpTarget():
             return _request_problems(target)
+        case AmqpTarget():
+            return message_problems(target)
     return []
 
 

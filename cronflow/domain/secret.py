@@ -1,9 +1,10 @@
 """References to secrets in a job's target, and masking of secret values in output.
 
-`${secret:NAME}` is allowed in the headers and body of a request, in the environment of a command and in the arguments
-of a Python function, alone or within other text. It is not allowed in a command, which every process of the machine can
-see, or in a URL, which logs and proxies store. Only a job's own document is searched. The arguments of a single run are
-plain text, because a user who may run a job may not be allowed to read secrets.
+`${secret:NAME}` is allowed in the headers and body of a request or message, in the address of a broker, in the
+environment of a command and in the arguments of a Python function, alone or within other text. It is not allowed in a
+command, which every process of the machine can see, or in the URL of a request, which logs and proxies store. Only a
+job's own document is searched. The arguments of a single run are plain text, because a user who may run a job may not
+be allowed to read secrets.
 """
 
 from __future__ import annotations

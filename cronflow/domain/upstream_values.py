@@ -3,9 +3,9 @@
 `${upstream:import.result}` is the result of the run of `import` that the run follows, and
 `${upstream:import.result.rows}` a part of it: keys of mappings and positions of lists, separated by dots. The other
 fields are `error`, `state`, `run` and `fire_at`. References are allowed where references to secrets are: in the
-arguments of a Python function, in the environment of a command, and in the headers and body of a request. A text that
-is one reference stands for the value itself; within other text, and where only text is possible, a value other than
-text is written as JSON.
+arguments of a Python function, in the environment of a command, and in the headers and body of a request or message. A
+text that is one reference stands for the value itself; within other text, and where only text is possible, a value
+other than text is written as JSON.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from cronflow.domain.amqp_target import AmqpTarget
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import CommandTarget, HttpTarget, Job, PythonTarget, Target
 from cronflow.domain.run import Run
@@ -48,6 +49,10 @@ def upstream_problems(job: Job) -> list[Problem]:
             remedy = 'write env: {ROWS: "${upstream:JOB.result}"}, and $ROWS in the command'
         case HttpTarget():
             hidden = [("run.http.url", job.target.url)]
+            remedy = "write it into a header or the body"
+        case AmqpTarget():
+            target = job.target
+            hidden = [(f"run.amqp.{name}", getattr(target, name)) for name in ("url", "exchange", "routing_key")]
             remedy = "write it into a header or the body"
         case _:
             hidden, remedy = [], ""
@@ -92,7 +97,7 @@ def with_upstream_values(job: Job, own_args: Iterable[str], runs: Mapping[str, R
             return replace(target, args=args)
         case CommandTarget() as target:
             return replace(target, env={name: words(text) for name, text in target.env.items()})
-        case HttpTarget() as target:
+        case HttpTarget() | AmqpTarget() as target:
             headers = {name: words(text) for name, text in target.headers.items()}
             return replace(target, headers=headers, body=None if target.body is None else words(target.body))
         case target:
@@ -157,6 +162,8 @@ def _places(target: Target) -> list[tuple[str, object]]:
             return [("run.env", target.env)]
         case HttpTarget():
             return [("run.http.headers", target.headers), ("run.http.body", target.body)]
+        case AmqpTarget():
+            return [("run.amqp.headers", target.headers), ("run.amqp.body", target.body)]
     return []
 
 

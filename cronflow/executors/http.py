@@ -151,10 +151,10 @@ class HttpExecutor:
             return AttemptResult(Outcome.PERMANENT, error=f"{what}: {error}")
         except httpx2.LocalProtocolError as error:
             text = f"{what} cannot be sent: {error}"
-            return AttemptResult(Outcome.PERMANENT, error=text, error_classes=_classes(error))
+            return AttemptResult(Outcome.PERMANENT, error=text, error_classes=error_classes(error))
         except httpx2.RequestError as error:
             text = f"{what}: {type(error).__name__}: {error}".removesuffix(": ")
-            raise HostFailed(AttemptResult(Outcome.ERROR, error=text, error_classes=_classes(error))) from error
+            raise HostFailed(AttemptResult(Outcome.ERROR, error=text, error_classes=error_classes(error))) from error
 
     async def _exchange(self, target: HttpTarget, request: httpx2.Request, what: str, log: LineSink) -> AttemptResult:
         assert self._client is not None
@@ -215,20 +215,24 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
 
     async def _resolve(self, host: str, request: httpx2.Request) -> list[str]:
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, request.url.port, type=socket.SOCK_STREAM)
+            return await checked_addresses(host, request.url.port, self._allowed_hosts)
         except socket.gaierror as error:
             raise httpx2.ConnectError(f"{host} cannot be resolved: {error.strerror}", request=request) from None
-        except UnicodeError:
-            raise PermanentError(f"{host} is not a host name") from None
-        addresses = [ip_address(str(entry[4][0])) for entry in found]
-        for address in addresses:
-            if any(address_meant in network for address_meant in _meanings(address) for network in REFUSED):
-                raise PermanentError(
-                    f"{host} is at {address}; CronFlow never talks to link-local and metadata addresses"
-                )
-        if self._allowed_hosts is not None and not _allows(self._allowed_hosts, host, addresses):
-            raise PermanentError(f"{host} is not allowed on this node; add it to ALLOW_HTTP_HOSTS")
-        return [str(address) for address in dict.fromkeys(addresses)]
+
+
+async def checked_addresses(host: str, port: int | None, allowed_hosts: Sequence[str] | None) -> list[str]:
+    """The addresses of the host. Raises PermanentError if one of them may not be contacted, and gaierror."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError:
+        raise PermanentError(f"{host} is not a host name") from None
+    addresses = [ip_address(str(entry[4][0])) for entry in found]
+    for address in addresses:
+        if any(address_meant in network for address_meant in _meanings(address) for network in REFUSED):
+            raise PermanentError(f"{host} is at {address}; CronFlow never talks to link-local and metadata addresses")
+    if allowed_hosts is not None and not _allows(allowed_hosts, host, addresses):
+        raise PermanentError(f"{host} is not allowed on this node; add it to ALLOW_HTTP_HOSTS")
+    return [str(address) for address in dict.fromkeys(addresses)]
 
 
 def _meanings(address: IPv4Address | IPv6Address) -> Iterable[IPv4Address | IPv6Address]:
@@ -302,7 +306,7 @@ def _ended(
     return AttemptResult(Outcome.PERMANENT, error=answer, error_classes=classes)
 
 
-def _classes(error: BaseException | None) -> tuple[str, ...]:
+def error_classes(error: BaseException | None) -> tuple[str, ...]:
     """The classes of the error and of its causes, such as ConnectionRefusedError and gaierror."""
     found: list[str] = []
     for _ in range(MOST_CAUSES):

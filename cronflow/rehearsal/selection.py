@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from cronflow.domain.amqp_target import AmqpTarget
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.job import SYSTEM_PREFIX, CommandTarget, HttpTarget, Job
 from cronflow.domain.schedule.calendar import Calendar
@@ -20,6 +21,7 @@ SECOND = timedelta(seconds=1)
 MOST_NODES = 12
 MOST_COUNTED = 10_000_000
 NOWHERE = "http://rehearsal.invalid/"
+NO_BROKER = "amqp://rehearsal.invalid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,8 @@ def without_target(job: Job) -> Job:
             return replace(job, target=CommandTarget("true"))
         case HttpTarget():
             return replace(job, target=HttpTarget(NOWHERE))
+        case AmqpTarget():
+            return replace(job, target=AmqpTarget(NO_BROKER))
     return job
 
 

@@ -22,7 +22,9 @@ def settings(folder: Path, **environ: str) -> Settings:
 
 
 def test_a_node_announces_what_its_settings_and_apps_allow(tmp_path: Path) -> None:
-    assert capabilities(settings(tmp_path), []) == Capabilities(shell=False, modules=(), hosts=None, secrets=False)
+    assert capabilities(settings(tmp_path), []) == Capabilities(
+        shell=False, modules=(), hosts=None, secrets=False, amqp=True
+    )
     allowed = settings(
         tmp_path,
         ALLOW_SHELL="true",
@@ -31,7 +33,7 @@ def test_a_node_announces_what_its_settings_and_apps_allow(tmp_path: Path) -> No
         SECRETS_KEY="A" * 43 + "=",
     )
     assert capabilities(allowed, [APP]) == Capabilities(
-        shell=True, modules=("billing.jobs", __name__), hosts=("*.example.com",), secrets=True
+        shell=True, modules=("billing.jobs", __name__), hosts=("*.example.com",), secrets=True, amqp=True
     )
     # Handler processes have loaded the apps.
     assert capabilities(allowed, [], ("shop",)).modules == ("billing.jobs", "shop")

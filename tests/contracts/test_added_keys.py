@@ -14,9 +14,12 @@ from cronflow.documents.alerts import parse_alert
 from cronflow.domain.alert_kinds import AlertKind
 from cronflow.domain.alert_receivers import Webhook
 from cronflow.domain.alerts import Alert, AlertRecord
-from cronflow.domain.capabilities import needs_of
+from cronflow.domain.amqp_target import AmqpTarget
+from cronflow.domain.capabilities import Capabilities, needs_of
 from cronflow.domain.chain import ChainLink, Join, On, Upstream, UpstreamRun
-from cronflow.domain.job import Job
+from cronflow.domain.cluster import Member
+from cronflow.domain.job import CommandTarget, Job
+from cronflow.domain.placement import unable
 from cronflow.domain.resources import ResourceAmount
 from cronflow.domain.retry import Retry, RetryRule
 from cronflow.domain.run import Kind, RunState
@@ -35,6 +38,7 @@ FOLLOWING = replace(
     join=Join.ANY,
 )
 SHADOW = replace(PLAIN, mode=JobMode.SHADOW, replaces=ReplacedLine(command="true", user="root", host="web-1"))
+PUBLISHING = replace(PLAIN, target=AmqpTarget("amqp://broker", routing_key="reports"))
 RETRYING = replace(PLAIN, retry=Retry(rules=(RetryRule("OSError", retry=False),)), pause_after=3)
 OF_0_9 = {
     *("name", "description", "schedule", "run", "retry", "timeout", "overlap", "misfire", "delivery", "start_guard"),
@@ -68,6 +72,24 @@ def test_a_job_and_its_versions_come_back_whole(job: Job) -> None:
     record = a_record(job=job)
     assert codec.record(codec.record_document(record)) == record
     assert codec.version(codec.version_document(version_of(record))).job == job
+
+
+def test_a_target_that_0_11_does_not_know_is_stored_in_a_label_that_no_node_has() -> None:
+    """A leader of 0.11 would not plan anything if it could not read one job."""
+    both = replace(PUBLISHING, pause_after=3, require={"gpu": "yes"})
+    for job in (both, replace(PUBLISHING, target=AmqpTarget("amqp://broker", routing_key="b")), PUBLISHING):
+        read = orjson.loads(codec.definition(job))
+        assert read["run"] == codec.NO_TARGET
+        assert codec.NEWER_TARGET in read["require"]
+        assert codec.record(codec.record_document(a_record(job=job))).job == job
+    # 0.11 leaves the label where it is, and finds no node for it.
+    as_0_11 = replace(PUBLISHING, target=CommandTarget("true"), require=read["require"])
+    reason = unable(Member(a_report(knows_newer_keys=True), timedelta(0), 0, 0), needs_of(as_0_11))
+    assert reason is not None
+    assert reason.startswith(f"no label {codec.NEWER_TARGET}")
+    # A node of 0.11 announces what it can run, and not this.
+    able = a_report(knows_newer_keys=True, capabilities=Capabilities())
+    assert unable(Member(able, timedelta(0), 0, 0), needs_of(PUBLISHING)) is not None
 
 
 def test_jobs_that_differ_only_in_newer_keys_are_not_mixed_up() -> None:

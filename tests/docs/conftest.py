@@ -31,6 +31,7 @@ from tests.servers import fresh_namespace
 from tests.waiting import eventually
 
 APPS = ROOT / "tests" / "docs" / "apps"
+TABLE = ROOT / "docs" / "examples" / "table"
 NODE = "node-3"
 
 
@@ -103,12 +104,13 @@ def cluster(redis_url: str, mongo_url: str, tmp_path_factory: pytest.TempPathFac
         "CRONFLOW_ALLOW_SHELL": "true",
         "CRONFLOW_SMTP_URL": f"smtp://127.0.0.1:{mail.port}",
         "CRONFLOW_SMTP_FROM": "cronflow@example.com",
+        "TABLE_OUT": str(folder / "table"),
     }
     environment = cluster_environment(redis_url, mongo_url, fresh_namespace(), **own)
     node = {
-        "CRONFLOW_ALLOW_PYTHON": "billing",
+        "CRONFLOW_ALLOW_PYTHON": "billing,table_handlers",
         "CRONFLOW_DRAIN_TIMEOUT": "1s",
-        "PYTHONPATH": f"{APPS}{os.pathsep}{ROOT}",
+        "PYTHONPATH": os.pathsep.join(map(str, (APPS, TABLE, ROOT))),
     }
     sign_in = {
         "CRONFLOW_OIDC_ISSUER": f"http://127.0.0.1:{provider_port}",

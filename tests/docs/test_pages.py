@@ -30,6 +30,7 @@ from tests.provider import SECRET, providing
 pytestmark = pytest.mark.chaos
 
 WITH_BLOCKS = [page for page in PAGES if any(block.language in EXECUTED for block in blocks(page))]
+BROKER = "amqp://guest:guest@127.0.0.1:5672"
 JOB = {"run": {"python": "billing:nightly_report"}, "overlap": "allow", "retry": {"max": 0}, "timeout": "2m"}
 
 
@@ -137,6 +138,18 @@ SCENES = {
             "1 job: 0 created, 0 changed, 0 deleted, 1 unchanged",
         ),
     ),
+    "jobs-from-a-table.md": Scene(
+        prints=("6 created", "Report 25 for north", '"status": "completed"', "6 unchanged"),
+    ),
+    "rabbitmq.md": Scene(
+        prints=(
+            "cron_scheduler_failed  0",
+            ": report 25, retry 0",
+            "done: report 25",
+            ": worker 13, retry 1",
+            "cron_scheduler_failed  1",
+        )
+    ),
     "retries.md": Scene(prints=("created", "initial: 10s", "match: AuthInvalid", "active")),
     "when-something-failed.md": Scene(prints=("no rows", "~r1")),
 }
@@ -162,6 +175,7 @@ async def prepared(page: Path, cluster: Cluster, folder: Path) -> tuple[Scene, d
         "http://127.0.0.1:8500": cluster.url,
         "https://cron.example.com": cluster.url,
         "https://hooks.example.com": cluster.hooks,
+        "/tmp/cronflow-table": cluster.environment["TABLE_OUT"],
         "redis://127.0.0.1:6379/0": cluster.environment["CRONFLOW_REDIS_URL"],
         "mongodb://127.0.0.1:27017/?replicaSet=rs0": cluster.environment["CRONFLOW_MONGO_URL"],
         "/run/secrets/": f"{folder}/secrets/",
@@ -210,20 +224,28 @@ def tools(folder: Path, cronflow: str) -> Path:
 
 
 @pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: str(page.relative_to(ROOT)))
-async def test_every_block_of_a_page_works(page: Path, cluster: Cluster, tmp_path: Path, home: Path) -> None:
+async def test_every_block_of_a_page_works(
+    page: Path, cluster: Cluster, tmp_path: Path, home: Path, request: pytest.FixtureRequest
+) -> None:
     folder = tmp_path / "here"
     folder.mkdir()
+    brokers = {}
+    if any(BROKER in block.text for block in blocks(page)):
+        brokers[BROKER] = request.getfixturevalue("rabbit").url
     with ExitStack() as stack:
         if page.name == "single-sign-on.md":
             provider = stack.enter_context(providing(cluster.provider_port))
             stack.enter_context(provider.entering_codes("ada"))
-        await run_page(page, cluster, folder, tmp_path, home)
+        await run_page(page, cluster, folder, tmp_path, home, brokers)
 
 
-async def run_page(page: Path, cluster: Cluster, folder: Path, tmp_path: Path, home: Path) -> None:
+async def run_page(
+    page: Path, cluster: Cluster, folder: Path, tmp_path: Path, home: Path, brokers: Mapping[str, str]
+) -> None:
     """Run all blocks of a page."""
     try:
         scene, stand_ins = await prepared(page, cluster, folder)
+        stand_ins |= brokers
         environment = {
             **cluster.environment,
             **{name: value.format(url=cluster.url) for name, value in scene.environment.items()},
