@@ -200,14 +200,13 @@ secrets:
 	done
 
 docs: .venv/ready
-	@mkdir -p build
 	$(BIN)/python -m tools.docs.api > docs/reference/api.md
 	$(BIN)/python -m tools.docs.metrics > docs/reference/metrics.md
 	$(BIN)/python -m tools.docs.cli > docs/reference/cli.md
 	$(BIN)/python -m tools.docs.settings > docs/reference/settings.md
 	$(BIN)/python -m tools.docs.man
 	$(BIN)/python -m tools.docs.schedules
-	$(BIN)/python -m tools.docs.job_file_schema > build/job-file.schema.json && mv build/job-file.schema.json cronflow/files/
+	$(BIN)/python -m tools.docs.job_file_schema
 	$(BIN)/python -m tools.docs.glossary > docs/reference/glossary.md
 	$(BIN)/python -m tools.docs.life_of_a_run > docs/concepts/life-of-a-run.md
 	$(BIN)/python -m tools.docs.life_of_a_run svg > docs/images/life-of-a-run.svg

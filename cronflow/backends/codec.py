@@ -71,7 +71,9 @@ NEWER_SCHEDULE = RESERVED_LABEL + "schedule"
 SCHEDULE_KEYS_OF_0_10 = frozenset({"cron", "every", "at", "tz", "anchor", "time", "start", "end"})
 NEWER_TARGET = RESERVED_LABEL + "run"
 """A label that contains a target which CronFlow 0.11 does not know."""
-TARGETS_OF_0_11 = frozenset({"python", "shell", "argv", "http", "system"})
+TARGET_KEYS_OF_0_11 = frozenset(
+    {"python", "args", "process", "shell", "argv", "cwd", "env", "run_as", "limits", "http", "system"}
+)
 NO_TARGET = {"argv": ["needs-a-newer-version-of-cronflow"]}
 """Stored in place of such a target. No node has the label, so it is never executed."""
 RETRY_KEYS_OF_0_9 = frozenset({"max", "initial", "multiplier", "cap", "jitter", "delays"})
@@ -241,7 +243,7 @@ def _readable_by_older(document: Document) -> Document:
     schedule = document.get("schedule") or {}
     if schedule.keys() - SCHEDULE_KEYS_OF_0_10 or uses_hash(schedule.get("cron", "")):
         labels[NEWER_SCHEDULE] = orjson.dumps(document.pop("schedule")).decode()
-    if not TARGETS_OF_0_11 & document["run"].keys():
+    if document["run"].keys() - TARGET_KEYS_OF_0_11:
         labels[NEWER_TARGET] = orjson.dumps(document["run"]).decode()
         document["run"] = NO_TARGET
     if labels:

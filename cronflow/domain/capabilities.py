@@ -38,6 +38,8 @@ class Needs:
     secrets: bool = False
     amqp: bool = False
     newer: bool = False
+    since_0_12: bool = False
+    """Whether a node of 0.11 would execute it in another way than it says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,7 @@ def _needs_of(target: Target) -> Needs:
         host=_host_of(target),
         secrets=bool(referenced(target)),
         amqp=isinstance(target, AmqpTarget),
+        since_0_12=isinstance(target, CommandTarget) and target.when_present is not None,
     )
 
 

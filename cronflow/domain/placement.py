@@ -123,7 +123,7 @@ def unable(member: Member, needs: Needs) -> str | None:
             found = report.labels.get(key)
             have = f"no label {key}" if found is None else f"label {key}={found}"
             return f"{have} (needs {key}={value})"
-    if needs.newer and not report.knows_newer_keys:
+    if (needs.newer and not report.knows_newer_keys) or (needs.since_0_12 and not report.knows_keys_of_0_12):
         return f"does not support the keys of this job (it runs {report.version or 'an older version'}); upgrade it"
     # A node of 0.6 announces nothing; it declines what it cannot run.
     return None if report.capabilities is None else report.capabilities.obstacle(needs)

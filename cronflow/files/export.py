@@ -35,7 +35,7 @@ def job_of(shown: Mapping[str, object], *, may_be_masked: bool) -> Job:
 def file_text(jobs: Sequence[Job]) -> str:
     """A job file."""
     documents = {"jobs": [complete_document(job) for job in jobs]}
-    text = yaml.dump(documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=WIDTH)
+    text = yaml.dump(documents, Dumper=_BlockDumper, sort_keys=False, allow_unicode=True, width=WIDTH)
     return f"{HINT}\n{text}"
 
 
@@ -68,7 +68,7 @@ def _masked(value: object, place: str = "") -> Iterator[str]:
         yield place
 
 
-class _Dumper(yaml.SafeDumper):
+class _BlockDumper(yaml.SafeDumper):
     """Indents lists, repeats values that occur twice, and writes text of several lines as a block."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
@@ -92,5 +92,5 @@ def _is_plain_block(text: str) -> bool:
     return lines[0][:1].strip() != "" and all(line == line.rstrip() and line.isprintable() for line in lines)
 
 
-_Dumper.add_representer(str, _text)
-_Dumper.add_multi_representer(StrEnum, lambda dumper, word: dumper.represent_str(word.value))
+_BlockDumper.add_representer(str, _text)
+_BlockDumper.add_multi_representer(StrEnum, lambda dumper, word: dumper.represent_str(word.value))

@@ -153,7 +153,7 @@ def _suits_block(text: str) -> bool:
     )
 
 
-class _Dumper(yaml.SafeDumper):
+class _FlowDumper(yaml.SafeDumper):
     """Quotes text that a job file would read as a number, and cron expressions."""
 
 
@@ -162,13 +162,13 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"' if quoted else None)
 
 
-_Dumper.add_representer(str, _represent_text)
-_Dumper.add_representer(tuple, yaml.SafeDumper.represent_list)
+_FlowDumper.add_representer(str, _represent_text)
+_FlowDumper.add_representer(tuple, yaml.SafeDumper.represent_list)
 
 
 def _flow(value: object) -> str:
     """On one line."""
     text: str = yaml.dump(
-        value, Dumper=_Dumper, width=_UNLIMITED, allow_unicode=True, default_flow_style=True, sort_keys=False
+        value, Dumper=_FlowDumper, width=_UNLIMITED, allow_unicode=True, default_flow_style=True, sort_keys=False
     )
     return text.removesuffix("...\n").strip()

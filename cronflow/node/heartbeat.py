@@ -162,6 +162,7 @@ class Heartbeat:
             inserts_runs=True,
             accepts_early=self._early(),
             knows_newer_keys=True,
+            knows_keys_of_0_12=True,
             capacity=self._capacity,
             differing=self._differing(),
         )

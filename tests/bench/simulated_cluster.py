@@ -148,6 +148,7 @@ class Node:
             in_flight=self._running,
             inserts_runs=True,
             knows_newer_keys=True,
+            knows_keys_of_0_12=True,
         )
         return Member(report, timedelta(0), queued=len(self._queue), held=self._held, ahead=self._ahead)
 

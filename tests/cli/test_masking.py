@@ -153,7 +153,7 @@ def test_secrets_from_files_are_masked(tmp_path: Path) -> None:
 
 def test_every_hidden_setting_is_among_the_secrets() -> None:
     hidden = [name for name, one in FIELDS.items() if "hidden" in one.metadata]
-    assert len(hidden) == 5
+    assert len(hidden) == 7
     for name in hidden:
         assert secrets_of(Settings(**{name: getattr(SETTINGS, name)})), name
 

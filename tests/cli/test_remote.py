@@ -128,6 +128,7 @@ COMMANDS = [
     Given("jobs resume warehouse.import"),
     Given("jobs show black-friday"),
     Given("jobs close-breaker black-friday"),
+    Given("jobs activate sync-tokens"),
     Given("jobs backfill send-invoices --from 3d --to 1d --rate 10/m"),
     Given("jobs backfill send-invoices --from 2026-11-20T00:00:00Z --only all --dry-run"),
     Given("jobs backfill send-invoices --from 3d --only failed"),

@@ -92,6 +92,17 @@ def test_a_target_that_0_11_does_not_know_is_stored_in_a_label_that_no_node_has(
     assert unable(Member(able, timedelta(0), 0, 0), needs_of(PUBLISHING)) is not None
 
 
+def test_a_node_of_0_11_gets_no_command_with_a_condition_that_it_would_leave_out() -> None:
+    job = replace(PLAIN, target=CommandTarget("true", when_present="/usr/bin/certbot"))
+    read = orjson.loads(codec.definition(job))
+    assert read["run"] == codec.NO_TARGET
+    assert codec.job_of_definition(codec.definition(job)) == job
+    older, newer = a_report(knows_newer_keys=True, version="0.11.0"), a_report(knows_keys_of_0_12=True)
+    reason = unable(Member(older, timedelta(0), 0, 0), needs_of(job))
+    assert reason == "does not support the keys of this job (it runs 0.11.0); upgrade it"
+    assert unable(Member(newer, timedelta(0), 0, 0), needs_of(job)) is None
+
+
 def test_jobs_that_differ_only_in_newer_keys_are_not_mixed_up() -> None:
     for job in (
         PLAIN,

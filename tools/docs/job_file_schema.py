@@ -6,8 +6,8 @@ forms of values (`Key.also`). It is draft 7, which editors support.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -19,6 +19,7 @@ from cronflow.documents.tables import DocumentTable
 from cronflow.files.defaults import KEYS
 from tools.docs.api import document
 
+TARGET = Path(__file__).parents[2] / "cronflow" / "files" / "job-file.schema.json"
 DRAFT = "http://json-schema.org/draft-07/schema#"
 DEFINITIONS = "#/definitions/"
 Schema = dict[str, Any]
@@ -121,4 +122,4 @@ def _draft_7(part: Any) -> Any:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(text())
+    TARGET.write_text(text(), "utf-8")

@@ -148,9 +148,13 @@ class Calendar:
         """
         zone = zones.find_zone(self.tz or tz)
         begin = self._windows.next_begin(instant, self.tz or tz)
-        day = self.next_day(zones.reading(zone, instant).date())
+        local = zones.reading(zone, instant)
+        day = self.next_day(local.date())
         if day is not None:
             midnight = zones.instant_of(zone, datetime.combine(day, time()))
+            if midnight <= instant:
+                # It has passed, and the clocks were set back after it: they show it again.
+                midnight = reach(zone, instant, local, datetime.combine(day, time()))
             begin = midnight if begin is None else min(begin, midnight)
         # Clocks that are set back around midnight show the end of a day again.
         change = zones.first_change(zone, instant, instant + _DAY)

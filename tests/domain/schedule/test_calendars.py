@@ -315,6 +315,7 @@ def test_the_midnight_that_the_clocks_of_st_johns_passed_twice() -> None:
                 found = exclusion(schedule, instant)
                 assert (found is not None) is expected, instant
                 if found is not None:
+                    assert found.until > instant
                     assert all(excluded[place : place + -(-(found.until - instant) // (15 * SECOND))]), instant
 
 
