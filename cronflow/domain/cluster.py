@@ -59,9 +59,9 @@ class NodeReport:
     those of hosts that are not closed; `zones` is the version of its time zone data; `capabilities` is what it can run,
     None for a node of 0.6. `accepts_early` is how many runs beyond its slots it accepts before their instant, None for
     a node of 0.8, which would start them at once. `knows_newer_keys` is false for a node of 0.9, which would start runs
-    beyond their limits, and `knows_keys_of_0_12` for one of 0.11. `capacity` is what jobs may reserve on it, None for a node of 0.9.
-    `differing` has the jobs whose code on it is not what is stored, with the keys that differ and a digest of the
-    difference.
+    beyond their limits, and `knows_keys_of_0_12` for one of 0.11. `capacity` is what jobs may reserve on it, None for a
+    node of 0.9. `differing` has the jobs whose code on it is not what is stored, with the keys that differ and a digest
+    of the difference.
     """
 
     name: str

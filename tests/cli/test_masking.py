@@ -26,6 +26,8 @@ SETTINGS = Settings(
     admin_password_hash="$argon2id$v=19$m=65536,t=3,p=4$c2FsdHNhbHQ$aGFzaGhhc2g",
     jwt_secret="of-thirty-two-bytes-or-some-more",
     secrets_key=(KEY,),
+    oidc_client_secret="of-the-identity-provider",
+    smtp_password="of-the-mail-server",
 )
 SEALING = base64.b64encode(KEY).decode()
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhZG1pbiJ9.c2lnbmF0dXJlLW9mLWl0"

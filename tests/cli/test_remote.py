@@ -128,7 +128,6 @@ COMMANDS = [
     Given("jobs resume warehouse.import"),
     Given("jobs show black-friday"),
     Given("jobs close-breaker black-friday"),
-    Given("jobs activate sync-tokens"),
     Given("jobs backfill send-invoices --from 3d --to 1d --rate 10/m"),
     Given("jobs backfill send-invoices --from 2026-11-20T00:00:00Z --only all --dry-run"),
     Given("jobs backfill send-invoices --from 3d --only failed"),
@@ -211,9 +210,17 @@ COMMANDS = [
 ]
 FOLLOWED = {"runs watch", "cluster watch"}
 """They get what they show in another way; `test_follow.py` has them."""
-OWN_FORMATS = {"jobs graph", "jobs diff", "jobs export", "jobs check", "jobs schema", "calendars import"}
-"""Printed as text, dot or mermaid, and as files, or with another exit code; `test_chains.py`, `test_calendars.py` and
-`test_jobs_as_code.py` have them.
+OWN_FORMATS = {
+    "jobs graph",
+    "jobs diff",
+    "jobs export",
+    "jobs check",
+    "jobs schema",
+    "jobs activate",
+    "calendars import",
+}
+"""Printed as text, dot or mermaid, and as files, with another exit code, or for jobs of a kind that the scene does not
+have; `test_chains.py`, `test_calendars.py`, `test_jobs_as_code.py` and `test_shadow.py` have them.
 """
 REFUSED = [
     (3, Given("jobs show nightly-reprot"), "did you mean nightly-report?"),

@@ -138,7 +138,7 @@ jobs:
             " month day-of-week, or 6 with seconds in front)"
         ),
         "a.yaml:7: jobs[0].tiemout: unknown key (did you mean timeout?)",
-        "a.yaml:8: jobs[1].run: missing (add what to run: python, shell, argv or http)",
+        "a.yaml:8: jobs[1].run: missing (add what to run: python, shell, argv, http or amqp)",
         "b.yaml:4: run.argv[1]: expected text, got the number 5 (put it in quotes)",
         (
             "c.yaml:1: not YAML: while parsing a flow node: did not find expected node content"
