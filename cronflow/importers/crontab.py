@@ -137,7 +137,7 @@ def _unquoted(value: str) -> str:
 
 def _has_users(source: str, commands: list[str]) -> tuple[bool, str]:
     path = PurePath(source)
-    if path.name == "crontab" or "cron.d" in path.parts:
+    if path.parts[-2:] == ("etc", "crontab") or "cron.d" in path.parts:
         return True, "as all files there have one"
     if "crontabs" in path.parts:
         return False, "as a user's own crontab has none"

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from email import message_from_bytes, policy
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from typing import Any
 import httpx2
 import pytest
 from aiosmtpd.controller import Controller
-from aiosmtpd.handlers import Sink
+from aiosmtpd.smtp import SMTP, Envelope, Session
 
 from cronflow.testing.embedded.server import free_port
 from tests.api.test_process import status
@@ -47,6 +48,19 @@ class Receiver(BaseHTTPRequestHandler):
         """Print nothing among the output of the tests."""
 
 
+class Mailbox:
+    """Accepts every mail, and keeps the subjects."""
+
+    def __init__(self) -> None:
+        self.subjects: list[str] = []
+
+    async def handle_DATA(self, _server: SMTP, _session: Session, envelope: Envelope) -> str:  # noqa: N802  its name
+        content = envelope.content
+        assert isinstance(content, bytes)
+        self.subjects.append(str(message_from_bytes(content, policy=policy.default)["Subject"]))
+        return "250 OK"
+
+
 @dataclass
 class Cluster:
     """The addresses of the cluster, and its REST API as admin."""
@@ -58,7 +72,9 @@ class Cluster:
     """The text of the program `cronflow`."""
     client: httpx2.Client
     provider_port: int
-    """Where the API expects the identity provider, which only one page starts."""
+    """Where the API expects the identity provider, which two pages start."""
+    mail: list[str]
+    """The subjects of the mails that were sent."""
 
     def __post_init__(self) -> None:
         given = self.call("POST", "auth/token", {"username": "admin", "password": PASSWORD})
@@ -98,7 +114,7 @@ class Cluster:
 @pytest.fixture(scope="module")
 def cluster(redis_url: str, mongo_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder, port, provider_port = tmp_path_factory.mktemp("docs"), free_port(), free_port()
-    mail = Controller(Sink(), hostname="127.0.0.1", port=free_port(), server_hostname="localhost")
+    mail = Controller(box := Mailbox(), hostname="127.0.0.1", port=free_port(), server_hostname="localhost")
     own = {
         "CRONFLOW_SECRETS_KEY": base64.b64encode(bytes(32)).decode(),
         "CRONFLOW_ALLOW_SHELL": "true",
@@ -145,4 +161,4 @@ def cluster(redis_url: str, mongo_url: str, tmp_path_factory: pytest.TempPathFac
         program = CLIENT.format(python=sys.executable, path=str(commands))
         hooks = f"http://127.0.0.1:{receiver.server_address[1]}"
         with httpx2.Client(base_url=f"{url}/api/v1", timeout=30) as client:
-            yield Cluster(url, hooks, environment, program, client, provider_port)
+            yield Cluster(url, hooks, environment, program, client, provider_port, box.subjects)
