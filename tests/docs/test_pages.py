@@ -55,7 +55,11 @@ JOBS_FILE = "jobs:\n  - {name: sums, run: {argv: ['true']}}\n"
 LOGGED_IN = {"CRONFLOW_REDIS_URL": "", "CRONFLOW_MONGO_URL": "", "CRONFLOW_NAMESPACE": ""}
 """For pages that log in: the servers of the environment would come before a login."""
 SCENES = {
-    "README.md": Scene(prints=("every fire has exactly one run", "no rows")),
+    "README.md": Scene(
+        files={"crontab": "17 * * * * root run-parts --report /etc/cron.hourly\n"},
+        stand_ins={"/etc/crontab": "crontab"},
+        prints=("every fire has exactly one run", "no rows"),
+    ),
     "quickstart.md": Scene(
         environment=LOGGED_IN,
         files={".venv/bin/activate": "", ".cronflow/demo/admin-password": PASSWORD},
