@@ -33,5 +33,5 @@ def test_they_come_back_from_their_documents(compact: bool) -> None:
 def test_a_job_of_a_user_cannot_run_the_system() -> None:
     with pytest.raises(InvalidInput, match=r"job\.run: only system jobs"):
         parse_job({"name": "mine", "run": {"system": "cleanup"}})
-    with pytest.raises(InvalidInput, match=r"job\.run: has none of python, shell, argv and http"):
+    with pytest.raises(InvalidInput, match=r"job\.run: has none of python, shell, argv, http and amqp"):
         parse_job({"name": "mine", "run": {"system": "cleanup", "now": True}})

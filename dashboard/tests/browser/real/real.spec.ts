@@ -452,7 +452,7 @@ test('a viewer sees every view but no action that needs a higher role', async ({
     if (response.status() >= 400) failed.push(`${response.status()} ${response.url()}`);
   });
   // To read the audit log is an action without a button.
-  await open('/audit');
+  await open('/audit?action=job.pause');
   await expect(page.locator('[data-act=audit]')).toBeVisible();
   await expect(page.getByText('job.pause').first()).toBeVisible();
   clicked.set('audit', new Set(['']));
