@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Protocol
 
 from cronflow.operating_system import tied_to_parent
 
@@ -59,25 +59,61 @@ def cluster_environment(redis_url: str, mongo_url: str, namespace: str, **own: s
     return child_environment(**servers, **own)
 
 
+class Child(Protocol):
+    """A child process: a `Popen`, or a `tests.forked.Forked`."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def returncode(self) -> int | None: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def send_signal(self, sig: int) -> None: ...
+    def terminate(self) -> None: ...
+    def kill(self) -> None: ...
+
+
 def python(*arguments: str | Path) -> list[str]:
     """Python with these arguments, as a process that dies with this one; for `Popen` on a thread that stays."""
     return [*tied_to_parent(), sys.executable, *map(str, arguments)]
 
 
+def start(
+    words: Sequence[str], environment: Mapping[str, str], folder: Path, output: IO[bytes], *, own_session: bool = False
+) -> Child:
+    """Start `python -m` with these words in the folder, with both outputs in a file and an empty input."""
+    return subprocess.Popen(
+        python("-m", *words),
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        start_new_session=own_session,
+    )
+
+
 @contextmanager
-def process(command: list[str], environment: dict[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def process(command: list[str], environment: dict[str, str], log: Path) -> Iterator[Child]:
     """A module with arguments, in the folder of its log; ended by its id, whatever happens."""
     with log.open("wb") as out:
-        child = subprocess.Popen(python("-m", *command), cwd=log.parent, env=environment, stdout=out, stderr=out)
-        try:
+        child = start(command, environment, log.parent, out)
+        with ended(child):
             yield child
-        finally:
-            child.terminate()
-            try:
-                child.wait(20)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
+
+
+@contextmanager
+def ended(child: Child) -> Iterator[None]:
+    """End the child by its id, whatever happens."""
+    try:
+        yield
+    finally:
+        child.terminate()
+        try:
+            child.wait(20)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
 
 
 def refuse_the_home_of_the_person(args: str | Sequence[Any], env: Mapping[str, str] | None) -> None:

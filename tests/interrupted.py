@@ -6,7 +6,8 @@ import asyncio
 from pathlib import Path
 
 from cronflow.testing.embedded import RedisServer
-from tests.children import cluster_environment, process
+from tests.children import cluster_environment
+from tests.forked import process
 from tests.redis_topologies import sentinels
 
 

@@ -135,8 +135,8 @@ async def test_nothing_is_left_of_tests_that_are_killed(workers: str, number: si
         await eventually(lambda: [*inner.rglob("up")] or tests.poll() is not None, 120, what)
         assert tests.poll() is None, (tmp_path / "log").read_text()
         started = psutil.Process(tests.pid).children(recursive=True)
-        # Two Redis, one MongoDB, a master with its replica and three sentinels, a node.
-        assert len(started) >= 9
+        # Two Redis, one MongoDB, a master with its replica and three sentinels, a forked node and its server.
+        assert len(started) >= 10
     finally:
         tests.send_signal(number)
         tests.wait()

@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 
 from cronflow.domain.job import PythonTarget
 from cronflow.supervision import Phase, ProcessStatus, PulseFiles, Supervisor, Systemd, supervised, supervisors
+from tests import children
 from tests.children import ADMIN, cluster_environment, python
 from tests.node.cluster import a_cluster
 from tests.processes.conftest import Processes, process_cluster
@@ -191,6 +192,7 @@ async def cluster(
 ) -> AsyncIterator[Processes]:
     """Its nodes find a service manager with a watchdog of three seconds, and a folder for their pulse."""
     async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as found:
+        found.begin = children.start
         found.limits |= WATCHED | {"NOTIFY_SOCKET": address, "CRONFLOW_PULSE_DIR": str(tmp_path / "pulse")}
         yield found
 

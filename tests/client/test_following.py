@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, aclosing
 from itertools import pairwise
@@ -17,7 +16,8 @@ import cronflow
 from cronflow.client import following
 from cronflow.testing.embedded.server import free_port
 from tests.api.test_process import status
-from tests.children import ADMIN, PASSWORD, cluster_environment, process
+from tests.children import ADMIN, PASSWORD, Child, cluster_environment
+from tests.forked import process
 from tests.proxy import Proxy
 from tests.waiting import eventually
 
@@ -35,7 +35,7 @@ class Replicas:
         self._environment = environment
         self._folder = folder
         self._stack = stack
-        self._children: dict[int, subprocess.Popen[bytes]] = {}
+        self._children: dict[int, Child] = {}
         self.proxy = Proxy("127.0.0.1", 0)
 
     async def start(self, port: int | None = None) -> int:

@@ -10,7 +10,8 @@ import pytest
 import cronflow
 from cronflow.testing.embedded.server import free_port
 from tests.api.test_process import status
-from tests.children import ADMIN, PASSWORD, cluster_environment, process
+from tests.children import ADMIN, PASSWORD, cluster_environment
+from tests.forked import process
 from tests.waiting import eventually
 
 JOB = {"name": "nightly-report", "run": {"shell": 'echo "for $CRONFLOW_RUN_ID"; echo wrong >&2'}, "timeout": "1m"}

@@ -24,9 +24,10 @@ from aiosmtpd.smtp import SMTP, Envelope, Session
 
 from cronflow.testing.embedded.server import free_port
 from tests.api.test_process import status
-from tests.children import ADMIN, cluster_environment, process
+from tests.children import ADMIN, cluster_environment
 from tests.docs.blocks import ROOT
 from tests.docs.commands import CLIENT, PASSWORD
+from tests.forked import process
 from tests.provider import ROLES, SECRET
 from tests.servers import fresh_namespace
 from tests.waiting import eventually

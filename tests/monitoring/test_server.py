@@ -23,8 +23,8 @@ from cronflow.testing.embedded.server import free_port
 from tests.api.conftest import AS, HeaderGate
 from tests.api.test_process import environment as environment
 from tests.api.test_process import status
-from tests.children import process
 from tests.cli.scene import Scene
+from tests.forked import process
 from tests.monitoring.scraping import Figures, figures
 from tests.waiting import eventually
 

@@ -13,6 +13,7 @@ from cronflow.domain.errors import BackendUnavailable, InvalidInput
 from cronflow.node.startup import wait_for_servers
 from cronflow.testing.clock import FakeClock
 from cronflow.testing.embedded import MongoServer
+from tests import children
 from tests.processes.conftest import process_cluster
 from tests.waiting import eventually
 
@@ -73,6 +74,7 @@ async def test_a_node_that_is_started_before_its_mongodb_joins_when_that_is_up_a
     redis_url: str, own_mongo: MongoServer, namespace: str, tmp_path: Path
 ) -> None:
     async with process_cluster(redis_url, own_mongo.url, namespace, tmp_path) as cluster:
+        cluster.begin = children.start
         await asyncio.to_thread(own_mongo.stop)
         cluster.limits["CRONFLOW_START_WAIT"] = "0s"
         cluster.start("impatient")

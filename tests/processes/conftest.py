@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -20,7 +20,8 @@ from cronflow.domain.schedule.kinds import Every
 from cronflow.ports import Backends, RunQuery
 from cronflow.testing.audit import Expectation, FireAudit, audit
 from cronflow.usecases import UseCases
-from tests.children import cluster_environment, python
+from tests.children import Child, cluster_environment
+from tests.forked import start as forked
 from tests.waiting import PATIENCE_S, eventually
 
 LEADER_TTL_S = 3.0
@@ -46,7 +47,9 @@ class Processes:
     folder: Path
     backends: Backends
     limits: dict[str, str] = field(default_factory=lambda: dict(SHORT_LIMITS))
-    children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    children: dict[str, Child] = field(default_factory=dict)
+    begin: Callable[..., Child] = forked
+    """`tests.children.start` for tests of the start, of the supervision, and of what /proc shows of a node."""
 
     @property
     def service(self) -> UseCases:
@@ -72,15 +75,8 @@ class Processes:
             CRONFLOW_ALLOW_PYTHON="tests.processes.handlers",
         )
         with self.log(name).open("ab") as log:
-            self.children[name] = subprocess.Popen(
-                python("-m", "cronflow", "node", *(f"--label={label}" for label in labels)),
-                cwd=self.folder,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            words = ["cronflow", "node", *(f"--label={label}" for label in labels)]
+            self.children[name] = self.begin(words, environment, self.folder, log, own_session=True)
 
     def log(self, name: str) -> Path:
         return self.folder / f"{name}.log"

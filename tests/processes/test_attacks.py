@@ -11,6 +11,7 @@ import pytest
 
 from cronflow.domain.job import CommandTarget
 from cronflow.domain.run import Run, RunState
+from tests import children
 from tests.processes.conftest import process_cluster
 from tests.waiting import eventually
 
@@ -35,6 +36,7 @@ async def test_a_shell_job_finds_no_key_and_no_address_of_a_server_in_any_proces
 ) -> None:
     found, key = tmp_path / "found", base64.b64encode(secrets.token_bytes(32)).decode()
     async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster:
+        cluster.begin = children.start
         cluster.limits |= {"CRONFLOW_SECRETS_KEY": key, "AWS_SECRET_ACCESS_KEY": key}
         await cluster.up("a")
         # The job itself may be seen by others of its user, so it gets only the first half.

@@ -25,7 +25,8 @@ from cronflow.domain.schedule.kinds import Every
 from cronflow.testing.embedded.server import free_port
 from cronflow.usecases import UseCases
 from tests.api.test_process import status
-from tests.children import ADMIN, cluster_environment, process
+from tests.children import ADMIN, cluster_environment
+from tests.forked import process
 from tests.processes.conftest import Processes, process_cluster
 from tests.waiting import eventually
 
