@@ -22,7 +22,7 @@ from cronflow.operating_system import die_with_parent
 from cronflow.testing.embedded import MongoServer, RedisServer
 from tests import children
 from tests.rabbitmq import RabbitServer, rabbit_server
-from tests.servers import MONGO_URL, REDIS_URL, fresh_namespace, started
+from tests.servers import MONGO_URL, REDIS_URL, fast_folder, fresh_namespace, started
 
 LONG = frozenset({"client", "dashboard", "live", "processes"})
 """The folders of tests that take long, most of it in waiting for real processes."""
@@ -149,7 +149,7 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
 @pytest.fixture(scope="session")
 def mongo_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MongoServer]:
     """The MongoDB that the tests share; always a process of this session. Not to be killed or paused."""
-    with started(MongoServer(tmp_path_factory.mktemp("mongo"))) as server:
+    with fast_folder(tmp_path_factory.mktemp("mongo")) as folder, started(MongoServer(folder)) as server:
         yield server
 
 
@@ -181,14 +181,14 @@ def mongo_url(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
     """A Redis for this test alone, with an append-only file, to be killed, paused and flushed at will."""
-    with started(RedisServer(tmp_path)) as server:
+    with fast_folder(tmp_path) as folder, started(RedisServer(folder)) as server:
         yield server
 
 
 @pytest.fixture
 def own_mongo(tmp_path: Path) -> Iterator[MongoServer]:
     """A MongoDB for this test alone, to be killed and paused at will."""
-    with started(MongoServer(tmp_path)) as server:
+    with fast_folder(tmp_path) as folder, started(MongoServer(folder)) as server:
         yield server
 
 

@@ -26,6 +26,7 @@ from cronflow.ports import Backends, Signal
 from tests.children import cluster_environment, python
 from tests.processes.conftest import Processes, process_cluster
 from tests.secured import USER, Secured, secured_servers
+from tests.servers import fast_folder
 from tests.waiting import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.chaos
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.chaos
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     """Both servers; every test has users of its own."""
-    with secured_servers(tmp_path_factory.mktemp("secured")) as servers:
+    with fast_folder(tmp_path_factory.mktemp("secured")) as folder, secured_servers(folder) as servers:
         yield servers
 
 
