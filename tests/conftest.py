@@ -30,6 +30,8 @@ TOGETHER = "docs"
 """The folder whose tests share a cluster: one worker has them all, so that there is one."""
 BROKER = "rabbit"
 """The fixture whose tests share a broker, which is slow to start; the same worker has them."""
+SECURED = "secured"
+"""The fixture of servers with TLS and passwords, which are slow to start; another worker has their tests."""
 
 
 _homes = itertools.count(1)
@@ -43,8 +45,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out what only `make prove` runs, and put the rest in order.
 
     Where several workers share the tests, none that is long is left for the end, where the other workers would wait
-    for it. One worker begins with the longest of all, another with those that share a cluster; the long ones are spread
-    over all workers but the first and among the others, so that few run at the same time.
+    for it. One worker begins with the longest of all, another with those that share a cluster, a third with those that
+    share slow servers; the long ones are spread over all workers but the first and among the others, so that few run at
+    the same time.
     """
     if not config.getoption("prove"):
         left_out = [item for item in items if item.get_closest_marker("prove")]
@@ -55,8 +58,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     together = [item for item in items if item.path.parent.name == TOGETHER or BROKER in _fixtures_of(item)]
     longest = [item for item in items if item.get_closest_marker("longest")]
-    first = [longest, together, *[[]] * (workers - 2)]
-    placed = {*together, *longest}
+    secured = [item for item in items if SECURED in _fixtures_of(item)]
+    first: list[list[pytest.Item]] = [[] for _ in range(workers)]
+    for n, group in enumerate((longest, together, secured)):
+        first[n % workers] += group
+    placed = {*together, *longest, *secured}
     rest = [item for item in items if item not in placed]
     long = [item for item in rest if item.path.parent.name in LONG]
     short = [item for item in rest if item.path.parent.name not in LONG]
