@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 SETTLE_ROUNDS = 50
@@ -16,7 +17,7 @@ class FakeClock:
         self._start = start
         self._elapsed = 0.0
         self._step = timedelta(0)
-        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._sleepers: list[tuple[float, int, Callable[[], bool]]] = []
         self._count = 0
 
     def now(self) -> datetime:
@@ -31,29 +32,53 @@ class FakeClock:
 
     async def sleep(self, seconds: float) -> None:
         future = asyncio.get_running_loop().create_future()
-        self._count += 1
-        heapq.heappush(self._sleepers, (self._elapsed + max(0.0, seconds), self._count, future))
+
+        def wake() -> bool:
+            if future.done():
+                return False
+            future.set_result(None)
+            return True
+
+        self._wake_after(seconds, wake)
         await future
 
     async def wait(self, event: asyncio.Event, seconds: float) -> bool:
-        sleeper = asyncio.ensure_future(self.sleep(seconds))
-        waiter = asyncio.ensure_future(event.wait())
+        if event.is_set():
+            # Yield all the same, so that a loop that waits for a set event cannot block the event loop.
+            await asyncio.sleep(0)
+            return True
+        loop = asyncio.get_running_loop()
+        waiting = True
+
+        def expire() -> bool:
+            if waiting:
+                timeout.reschedule(loop.time())
+            return waiting
+
         try:
-            await asyncio.wait({sleeper, waiter}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            sleeper.cancel()
-            waiter.cancel()
-        return event.is_set()
+            # Without a task of its own, because nodes wait all the time.
+            async with asyncio.timeout(None) as timeout:
+                self._wake_after(seconds, expire)
+                try:
+                    await event.wait()
+                finally:
+                    waiting = False
+        except TimeoutError:
+            return event.is_set()
+        return True
+
+    def _wake_after(self, seconds: float, wake: Callable[[], bool]) -> None:
+        self._count += 1
+        heapq.heappush(self._sleepers, (self._elapsed + max(0.0, seconds), self._count, wake))
 
     async def advance(self, seconds: float) -> None:
         """Let time pass. Everything that becomes due on the way runs."""
         target = self._elapsed + seconds
         await self.settle()
         while self._sleepers and self._sleepers[0][0] <= target:
-            at, _, future = heapq.heappop(self._sleepers)
+            at, _, wake = heapq.heappop(self._sleepers)
             self._elapsed = max(self._elapsed, at)
-            if not future.done():
-                future.set_result(None)
+            if wake():
                 await self.settle()
         self._elapsed = target
         await self.settle()
