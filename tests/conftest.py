@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import logging
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -92,6 +93,10 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if hasattr(config, "workerinput"):
         die_with_parent(os.getppid())
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        # A shell that starts the tests in the background ignores these, and children would inherit that.
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
     os.environ.clear()
     os.environ.update(children.clean(children.OUTSIDE) | {"HOME": children.NO_HOME})
     # Examples that failed are kept in the checkout, and not in the folder of one test.

@@ -84,8 +84,9 @@ def address_problem(url: str) -> str | None:
         parts = urlsplit(url)
         if not parts.hostname or parts.port == 0:
             return "it has no host, or port 0"
-    except ValueError as error:
-        return f"it is not an address: {error}"
+    except ValueError:
+        # The text of the error repeats a part of the address.
+        return "it is not an address; percent-encode the user and the password"
     if parts.query or parts.fragment:
         return "it has options; remove everything from '?' or '#' on"
     return None

@@ -87,10 +87,8 @@ class CommandExecutor:
             return AttemptResult(Outcome.PERMANENT, error=refused)
         if self._watcher is None:
             raise RuntimeError("the CommandExecutor is not open; use `async with`")
-        if target.when_present is not None and (
-            absent := await asyncio.to_thread(_why_absent, target.when_present, node)
-        ):
-            return AttemptResult(Outcome.SKIPPED, error=absent)
+        if (ended := await _without_file(target.when_present, node)) is not None:
+            return ended
         environ = environment(assignment, target, os.environ if self._environ is None else self._environ)
         output = Output(log)
         try:
@@ -125,14 +123,18 @@ def environment(assignment: Assignment, target: CommandTarget, environ: Mapping[
     }
 
 
-def _why_absent(path: str, node: str) -> str | None:
-    """Why the user of the node does not find the file; None if it exists."""
+async def _without_file(path: str | None, node: str) -> AttemptResult | None:
+    """The result if the user of the node does not find the file: skipped if it is not there, an error if that cannot be
+    known, for example because of a broken mount. None if it exists.
+    """
+    if path is None:
+        return None
     try:
-        Path(path).stat()
-    except FileNotFoundError:
-        return f"node {node} has no {path}"
+        await asyncio.to_thread(Path(path).stat)
+    except (FileNotFoundError, NotADirectoryError):
+        return AttemptResult(Outcome.SKIPPED, error=f"node {node} has no {path}")
     except OSError as error:
-        return f"node {node} cannot find {path}: {error.strerror}"
+        return _not_started(error)
     return None
 
 

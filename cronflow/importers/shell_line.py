@@ -17,11 +17,9 @@ MOST_CHARACTERS = 1000
 SYSTEMD_FOLDER = "/run/systemd/system"
 
 _PATH = r"[\"']?(/[\w./+:@-]+)[\"']?"
-_TEST = re.compile(
-    rf"(?:\[\s+|(?:/usr)?(?:/bin/)?test\s+)-[efxrsd]\s+{_PATH}(?P<more>\s+-a\s+(?:[^\]&|;]|\\!)+?)?\s*\]?\s*"
-)
+_TEST = re.compile(rf"(?:\[\s+|(?:/usr)?(?:/bin/)?test\s+)-[efxrsd]\s+{_PATH}(?P<more>\s+-a\s+[^\]&|;]+?)?\s*\]?\s*")
 _NOT = re.compile(rf"(?:\[\s+\\?!\s+|(?:/usr)?(?:/bin/)?test\s+\\?!\s+)-[efxrsd]\s+{_PATH}\s*\]?\s*$")
-_IF = re.compile(r"if\s+(?P<condition>.+?)\s*;\s*then\s+(?P<body>.+?)\s*;?\s*fi\s*;?\s*", re.DOTALL)
+_IF, _THEN = re.compile(r"if\s"), re.compile(r";\s*then\s")
 _GUARD = re.compile(r"(?:\[\s|(?:/usr)?(?:/bin/)?test\s|command\s+-v\s|which\s)")
 _SLEEPS = (
     re.compile(r"sleep\s+[\"']?\$(?:\(\(|\[)\s*\$?\{?RANDOM\}?\s*%\s*(?P<most>\d+)\s*(?:\)\)|\])[\"']?"),
@@ -142,8 +140,8 @@ def _without_guard(line: ShellLine) -> ShellLine:
     if line.when_present is not None:
         return line
     command = line.command
-    if (block := _IF.fullmatch(command)) and not re.search(r"(?:^|[\s;])(?:else|elif|fi|if)(?:[\s;]|$)", block["body"]):
-        return _without_if(line, block["condition"], block["body"])
+    if (block := _if_block(command)) and not re.search(r"(?:^|[\s;])(?:else|elif|fi|if)(?:[\s;]|$)", block[1]):
+        return _without_if(line, *block)
     parts = _first(command)
     if parts is None:
         return line
@@ -157,6 +155,17 @@ def _without_guard(line: ShellLine) -> ShellLine:
     if operator == "||" and (found := _NOT.fullmatch(begin)) and found[1] != SYSTEMD_FOLDER and _is_one_list(rest):
         return _guarded(line, found[1], rest)
     return line
+
+
+def _if_block(command: str) -> tuple[str, str] | None:
+    """The condition and the body of `if …; then …; fi`. Searched part by part, as one expression would backtrack."""
+    begin, then = _IF.match(command), _THEN.search(command)
+    end = command.rstrip().removesuffix(";").rstrip()
+    if begin is None or then is None or not re.search(r"[\s;]fi$", end):
+        return None
+    condition = command[begin.end() : then.start()].strip()
+    body = end.removesuffix("fi").rstrip()[then.end() :].removesuffix(";").strip()
+    return (condition, body) if condition and body else None
 
 
 def _without_if(line: ShellLine, condition: str, body: str) -> ShellLine:

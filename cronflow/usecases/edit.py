@@ -34,6 +34,7 @@ from cronflow.domain.schedule.fires import is_dynamic, last_before, next_after
 from cronflow.domain.schedule.kinds import Rules, Schedule
 from cronflow.domain.schedule.pins import pins_of, same_fires
 from cronflow.domain.schedule.zones import SECOND
+from cronflow.domain.shadow import SHADOWED
 from cronflow.domain.transitions import Change
 from cronflow.domain.version import version_of
 from cronflow.ports import Clock, EventSink, JobStore, PlanStore, Queue, RunStore, VersionStore, discard_event
@@ -366,7 +367,7 @@ def _planned(record: JobRecord, changed: JobRecord, reason: str, by: str, now: d
         job_ver=changed.ver,
         at=now,
         covers=covers,
-        reason=version_of(record).held or reason,
+        reason=version_of(record).held or (SHADOWED if record.job.is_shadow else reason),
         kind=kind_of(record.job.schedule),
         followed=record.followed,
     )
@@ -398,6 +399,8 @@ def _obsolete(edit: _Planned, run: Run, early: Sequence[Run], now: datetime) -> 
     changed = edit.changed
     if (held := version_of(changed).held) is not None:
         return held
+    if changed.job.is_shadow:
+        return SHADOWED
     schedule = changed.job.schedule
     if _same_instants(changed.job, edit.record.job):
         # After an earlier edit, the run may stand for an instant that is past by now.
@@ -426,12 +429,14 @@ def _new(job: Job, by: str, now: datetime) -> JobRecord:
 
 def redefined(record: JobRecord, job: Job, now: datetime) -> JobRecord:
     """The record after an edit that replaces the job. A schedule that has the same instants keeps its cursor, unless it
-    has reached `max_runs`, and its count.
+    has reached `max_runs`, and its count. A job that leaves the shadow mode begins anew, because another scheduler did
+    the work of the instants that are due.
     """
     same = record.deleted_at is None and _same_instants(record.job, job)
+    takes_over = record.job.is_shadow and not job.is_shadow
     counted = replace(record, job=job, fired=record.fired if same else 0)
     keeps = same_fires(record.job.schedule, job.schedule) or (record.next_fire is not None and counted.runs_left != 0)
-    if same and keeps and record.job.enabled == job.enabled:
+    if same and keeps and record.job.enabled == job.enabled and not takes_over:
         return counted
     fire = _first_fire(counted, now, consumed(record, now))
     # A paused job stays paused when it is redefined; a deleted job starts unpaused.

@@ -29,6 +29,13 @@ def test_the_host_is_known_unless_a_secret_has_it(url: str, host: str) -> None:
     assert needs_of(parse_job(document(url=url))).host == host
 
 
+def test_a_password_that_is_not_encoded_is_not_repeated() -> None:
+    for url in ("amqp://svc:Sup3r/Secret@broker", "amqp://svc:Sup3r#Secret@broker", "amqp://svc:[Sup3r@broker"):
+        problem = address_problem(url)
+        assert problem is None or "Sup3r" not in problem, url
+    assert address_problem("amqp://svc:Sup3r/Secret@broker") is not None
+
+
 def test_an_address_with_options_is_refused_because_they_could_name_files() -> None:
     assert address_problem("amqp://u:p@broker:5672/vhost") is None
     for url in ("amqps://u:p@broker?certfile=/etc/x", "amqps://u:p@broker?no_verify_ssl=1", "amqp://broker#x"):

@@ -134,3 +134,21 @@ def test_a_rewritten_command_does_the_same_in_a_real_shell(tmp_path: Path) -> No
 )
 def test_the_name_is_what_the_command_runs(command: str, name: str) -> None:
     assert command_name(command) == name
+
+
+def test_lines_on_which_an_expression_would_backtrack_stay_as_they_are() -> None:
+    """Each of them took minutes, or did not end."""
+    spaces = " " * 300
+    for command in (
+        f"if x; then {spaces}x",
+        f"if x{spaces}; then {spaces}y",
+        "if " + "; then" * 100 + " x",
+        "[ -x /a -a " + "\\!" * 200 + "&",
+        "flock " + "-w 1 " * 150 + "x",
+    ):
+        assert read_shell_line(command).when_present is None
+
+
+def test_the_word_fi_ends_a_block_only_as_a_word() -> None:
+    assert read_shell_line("if [ -x /a ]; then wifi").when_present is None
+    assert read_shell_line("if [ -x /a ]; then /a; fi").when_present == "/a"

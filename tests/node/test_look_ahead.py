@@ -13,6 +13,7 @@ import pytest
 from cronflow.domain.job import Delivery, Job, Overlap, PythonTarget, Retry, StartGuard
 from cronflow.domain.run import RunState, run_id
 from cronflow.domain.schedule.kinds import Every, Once, Schedule
+from cronflow.domain.shadow import SHADOWED, JobMode
 from cronflow.domain.why import Upcoming
 from cronflow.node.heartbeat import Heartbeat
 from cronflow.worker import throughput
@@ -452,6 +453,15 @@ async def test_disabling_a_job_cancels_a_run_that_waits() -> None:
         assert await edited(cluster, edit) == []
         (run,) = cluster.runs
         assert (run.state, run.reason) == (RunState.CANCELLED, "disabled")
+
+
+async def test_a_run_that_waits_does_not_start_once_its_job_is_in_shadow_mode() -> None:
+    async with a_cluster("a", look_ahead=2.0) as cluster:
+        await cluster.service.jobs.apply([a_job(schedule=HOURLY)])
+        edit = cluster.service.jobs.apply([a_job(schedule=HOURLY, mode=JobMode.SHADOW)])
+        assert await edited(cluster, edit) == []
+        (run,) = cluster.runs
+        assert (run.state, run.reason) == (RunState.CANCELLED, SHADOWED)
 
 
 async def test_an_edit_that_leaves_the_schedule_alone_starts_the_run_at_its_instant_under_the_new_version() -> None:

@@ -58,3 +58,18 @@ async def test_a_job_in_shadow_mode_that_follows_another_is_recorded_and_not_exe
         [run] = [run for run in cluster.runs if run.job == "report"]
         assert (run.state, run.reason) == (RunState.SKIPPED, SHADOWED)
         assert len(cluster.executor.starts) == 1
+
+
+async def test_instants_that_are_due_when_the_job_is_activated_were_the_others_work() -> None:
+    async with a_cluster("a") as cluster:
+        await cluster.service.jobs.apply([SHADOW])
+        await cluster.elapse(15)
+        await cluster.service.cluster.begin_maintenance(note="upgrade", by="ada")
+        await cluster.elapse(30)
+        await activate(cluster)
+        await cluster.service.cluster.end_maintenance(by="ada")
+        await cluster.elapse(25)
+        states = {run.fire_at: run.state for run in cluster.runs}
+        left = [run for run in cluster.runs if run.covers is not None]
+        assert [(run.state, run.reason) for run in left] == [(RunState.SKIPPED, SHADOWED)]
+        assert list(states.values()).count(RunState.SUCCEEDED) == len(cluster.executor.starts) > 0
