@@ -39,10 +39,13 @@ async def pruned_by(
     """The stored jobs that the change deletes, followers before the jobs that they follow. `jobs` are those of the
     change by place, and `stored` those of the same names.
 
-    Raises InvalidInput if a job of the change has another owner, now or in the cluster, or if a job that stays follows
-    one that is deleted; and what `permit` raises.
+    Raises InvalidInput if the change has no jobs, if a job of the change has another owner, now or in the cluster, or
+    if a job that stays follows one that is deleted; and what `permit` raises.
     """
     _refuse_others(jobs, prune.owner, stored)
+    if not jobs:
+        what = f"there are no jobs, so all jobs of {prune.owner} would be deleted"
+        raise InvalidInput(Problem("prune", what, "name the jobs to delete: cronflow jobs delete NAME"))
     kept = {job.name for job in jobs.values()}
     found = [record for record in await _owned(backends, prune.owner) if record.name not in kept]
     if not found:

@@ -252,7 +252,7 @@ async def test_a_redis_that_lost_the_tail_of_its_file_loses_nothing_of_ours(
         leader = await cluster.up("a", "b", "c")
         since = await cluster.apply(cluster.job("tick"), cluster.job("long", every="2s", seconds=1.5))
         await more_runs(cluster, "tick", 2)
-        file = the_file_of_a_redis(tmp_path)
+        file = the_file_of_a_redis(own_redis.data_dir)
         known = file.stat().st_size
         cluster.kill(leader)
         await cluster.new_leader(leader)

@@ -63,6 +63,13 @@ async def test_only_the_owners_other_jobs_are_deleted_and_the_plan_has_them() ->
     assert {one.result for one in again} == {"unchanged"}
 
 
+async def test_a_change_without_jobs_does_not_delete_everything() -> None:
+    scene = Scene()
+    await scene.service.jobs.apply([owned("report")])
+    assert "there are no jobs, so all jobs of team-a would be deleted" in await refusal(scene)
+    assert await names(scene) == {"report"}
+
+
 async def test_without_prune_nothing_is_deleted() -> None:
     scene = Scene()
     await scene.service.jobs.apply([owned("old")])
