@@ -20,6 +20,7 @@ from cronflow.config import Settings, load_settings
 from cronflow.config.settings import FIELDS
 from cronflow.domain.durations import parse_duration
 from cronflow.domain.errors import InvalidInput
+from cronflow.domain.metrics import METRICS, MetricSource
 from cronflow.monitoring.server import PATH
 from cronflow.node.timings import Timings
 from tests.children import child_environment
@@ -427,3 +428,20 @@ def test_a_supervisor_waits_longer_than_a_node_takes_to_stop() -> None:
 
 def test_an_override_of_the_compose_file_is_not_committed() -> None:
     assert "docker-compose.override.yml" in (files.ROOT / ".gitignore").read_text("utf-8").splitlines()
+
+
+def test_the_autoscaler_of_the_guide_asks_for_metrics_that_every_leader_has() -> None:
+    [found] = [
+        one
+        for text in re.findall(r"```yaml\n(.*?)```", DEPLOY.read_text("utf-8"), re.DOTALL)
+        if (one := yaml.safe_load(text)).get("kind") == "ScaledObject"
+    ]
+    [trigger] = found["spec"]["triggers"]
+    named = set(re.findall(r"\bcronflow_[a-z_]+", trigger["metadata"]["query"]))
+    known = {name for name, metric in METRICS.items() if MetricSource.LEADER in metric.tellers}
+    assert len(named) == 2
+    assert named <= known
+    assert found["spec"]["scaleTargetRef"] == {
+        "kind": "StatefulSet",
+        "name": files.manifests("node")["StatefulSet"]["metadata"]["name"],
+    }
