@@ -167,7 +167,7 @@ async def _gone(_: Request, _error: Exception) -> Response:
 async def _unavailable(_: Request, error: Exception) -> Response:
     assert isinstance(error, BackendUnavailable)
     if isinstance(error, ProviderUnavailable):
-        # Its address is public, and only the reason tells what is wrong with the settings.
+        # Its address is public, and without the reason nobody could correct the settings.
         return problem(503, str(error), headers={"Retry-After": str(ASK_AGAIN_S)})
     # The address and the reason go to the log only; they are of no use to a client.
     detail = f"{error.service} is unreachable, and it is unknown whether the request took effect; retry soon"

@@ -124,7 +124,7 @@ class OidcProvider:
         found = await self._identity(answer, nonce=None, subject=subject)
         if found.refresh_token is not None:
             return found
-        # It may leave out a refresh token that goes on being valid.
+        # Without a new refresh token in the answer, the old one stays valid.
         return Identity(subject=found.subject, claims=found.claims, groups=found.groups, refresh_token=refresh_token)
 
     # ------------------------------------------------------------------------------------------------------- answers

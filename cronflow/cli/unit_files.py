@@ -1,4 +1,4 @@
-"""Finds systemd's unit files for `cronflow import systemd`: timers, what stands beside them, and drop-ins."""
+"""Finds the unit files for `cronflow import systemd`: timers, the services in their folders, and drop-ins."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def units_of(paths: Sequence[Path]) -> tuple[list[str], Callable[[str], str | No
             piped |= units_in(text_of(path))
         else:
             found.append(path)
-    beside = {path.name: path for path in found}
-    timers = [name for name in [*piped, *beside] if name.endswith(".timer")]
+    given = {path.name: path for path in found}
+    timers = [name for name in [*piped, *given] if name.endswith(".timer")]
     if not timers:
         remedy = "name a .timer file, a folder, or pipe: systemctl cat NAME.timer NAME.service"
         raise InvalidInput(Problem(", ".join(map(str, paths)), "has no timers", remedy))
@@ -32,7 +32,7 @@ def units_of(paths: Sequence[Path]) -> tuple[list[str], Callable[[str], str | No
         if name in piped:
             return piped[name]
         template = re.sub(r"@.*(?=\.)", "@", name)
-        places = [beside[name]] if name in beside else [folder / one for folder in folders for one in (name, template)]
+        places = [given[name]] if name in given else [folder / one for folder in folders for one in (name, template)]
         return next((_with_drop_ins(place) for place in places if place.is_file()), None)
 
     return timers, find, str(paths[0]) if len(paths) == 1 else f"{len(timers)} timers"

@@ -1,8 +1,9 @@
 """`/auth/options` and `/auth/oidc`: log in through the identity provider.
 
 The page opens `/auth/oidc/start`, which sends the browser to the provider, and comes back to `/auth/oidc/callback`; a
-cookie ties both to one browser. The refresh token then is in the cookie of `/auth/session`, as after a password. The
-page goes on to a path of its own and nowhere else. Commands use a code for devices, or listen on their own machine.
+cookie ties both to one browser. The refresh token is then in the cookie of `/auth/session`, as after a password login.
+Afterwards the browser is redirected to a path of the page and nowhere else. Commands use the device flow, or listen on
+their own machine.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ START = f"{OIDC_PATH}/start"
 LONGEST_CODE = 3000
 LONGEST_GOAL = 1000
 SIGNED_IN = "#signed-in"
-"""Tells the page that it has a session."""
+"""The fragment of the address by which the page detects that it has a session."""
 GOAL = re.compile(r"(/[^?#]*)(\?[\w%&=.,:;+*@!~()/-]*)?")
 
 log = structlog.get_logger("cronflow.auth")

@@ -44,7 +44,7 @@ def crontab(
 
 @imports.command()
 def systemd(files: Files, tz: Zone = None, label: Labels = None, host: Host = None) -> None:
-    """Import systemd timers, each with the service beside it: files, a folder, or `systemctl cat` on stdin."""
+    """Import systemd timers and the services that they start: files, a folder, or `systemctl cat` on stdin."""
     from cronflow.importers.systemd import read_systemd
 
     zone = check_zone(tz)
