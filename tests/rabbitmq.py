@@ -18,10 +18,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from aio_pika.abc import AbstractChannel, AbstractIncomingMessage
 
 from cronflow.operating_system import tied_to_parent
 from cronflow.testing.embedded.server import free_port
 from tests.children import ROOT, child_environment
+from tests.waiting import eventually
 
 EXTRACTED, INSTALLED = ROOT / ".venv" / "rabbitmq" / "usr" / "lib", Path("/usr/lib")
 """Where `make test` extracts the packages in CI, and where the packages are when they are installed."""
@@ -138,3 +140,15 @@ def rabbit_server() -> Iterator[RabbitServer]:
             yield server
         finally:
             server.stop()
+
+
+async def taken(channel: AbstractChannel, queue: str) -> AbstractIncomingMessage:
+    """The next message of a queue."""
+    found = await channel.get_queue(queue)
+
+    async def look() -> list[AbstractIncomingMessage]:
+        message = await found.get(no_ack=True, fail=False)
+        return [] if message is None else [message]
+
+    [message] = await eventually(look, what=f"a message in {queue}")
+    return message

@@ -15,7 +15,7 @@ from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.importers.apscheduler_triggers import Trigger, find_trigger, trigger_schedule
 from cronflow.importers.imported import NO_RETRIES, ImportedFile, ImportedJob, ImportNote, ImportRefusal
 from cronflow.importers.job_draft import LONG_TIMEOUT, JobDraft, Refused, refused
-from cronflow.importers.python_source import FunctionPath, NotConstant, PythonSource, SourceCall, by_name
+from cronflow.importers.python_source import FunctionPath, NotConstant, PythonSource, SourceCall
 
 _ADD_JOB = ("func", "trigger", "args", "kwargs", "id", "name")
 _DECORATOR = ("trigger", "args", "kwargs", "id", "name")
@@ -222,13 +222,7 @@ class _JobReader:
         if title:
             draft.set("description", str(title))
         self._schedule(draft, trigger, is_object=isinstance(value, SourceCall))
-        run: dict[str, Any] = {"python": function.path}
-        named = by_name(function, args, kwargs)
-        if named:
-            run["args"] = named
-        draft.set("run", run)
-        if function.parameters is not None and self._code.guessed_module:
-            draft.note("The module is the name of the file; --module names another one.", "run")
+        self._code.set_run(draft, function, args, kwargs)
         own = _LateRuns(options, self._defaults.given).keys()
         for key, (found, note) in own.items():
             if found != self._defaults.keys().get(key, (None, ""))[0]:

@@ -16,7 +16,7 @@ from cronflow.importers.celery_entry import DEFAULT_NOTES, DEFAULTS, celery_sche
 from cronflow.importers.django_celery_beat import read_dump
 from cronflow.importers.imported import ImportedFile, ImportedJob, ImportNote, ImportRefusal
 from cronflow.importers.job_draft import JobDraft, Refused, refused
-from cronflow.importers.python_source import DottedName, FunctionPath, NotConstant, PythonSource, SourceCall, by_name
+from cronflow.importers.python_source import DottedName, FunctionPath, NotConstant, PythonSource, SourceCall
 
 _SCHEDULES = ("beat_schedule", "BEAT_SCHEDULE", "CELERY_BEAT_SCHEDULE", "CELERYBEAT_SCHEDULE")
 _ZONES = ("timezone", "CELERY_TIMEZONE", "TIME_ZONE")
@@ -175,7 +175,7 @@ class _TaskReader:
             raise Refused("it has no task or no schedule", "add it")
         schedule, notes = celery_schedule(fields["schedule"], self._tz)
         draft.set("schedule", schedule, *notes)
-        self._run(draft, self._task(fields["task"]), fields.get("args"), fields.get("kwargs"))
+        self._code.set_run(draft, self._task(fields["task"]), fields.get("args"), fields.get("kwargs"))
         options = fields.get("options") or {}
         set_options(draft, options if isinstance(options, Mapping) else {"options": options})
         if fields.get("relative"):
@@ -205,15 +205,6 @@ class _TaskReader:
                     return self._code.function(ast.Name(function))
         return None
 
-    def _run(self, draft: JobDraft, function: FunctionPath, args: Any, kwargs: Any) -> None:
-        run: dict[str, Any] = {"python": function.path}
-        named = by_name(function, args, kwargs)
-        if named:
-            run["args"] = named
-        draft.set("run", run)
-        if function.parameters is not None and self._code.guessed_module:
-            draft.note("The module is the name of the file; --module names another one.", "run")
-
     def _periodic(self, call: ast.Call) -> tuple[str, JobDraft]:
         draft = JobDraft(self._code.place(call), self._code.text(call))
         if any(one.arg is None for one in call.keywords):
@@ -227,7 +218,7 @@ class _TaskReader:
         more, named = _arguments(
             *(self._code.value(given[key]) if key in given else None for key in ("args", "kwargs"))
         )
-        self._run(draft, function, args + more, kwargs | named)
+        self._code.set_run(draft, function, args + more, kwargs | named)
         set_options(draft, {key: self._code.value(node) for key, node in given.items() if key not in _PERIODIC})
         name = self._code.value(given["name"]) if "name" in given else function.path.partition(":")[2]
         return str(name), draft

@@ -16,7 +16,7 @@ from pathlib import PurePath
 from typing import Any
 
 from cronflow.domain.errors import InvalidInput, Problem
-from cronflow.importers.job_draft import Refused
+from cronflow.importers.job_draft import JobDraft, Refused
 
 _DEEPEST = 50
 _LARGEST = 10**15
@@ -114,6 +114,15 @@ class PythonSource:
         for statement in self.tree.body:
             if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
                 self.functions[statement.name] = statement
+
+    def set_run(self, draft: JobDraft, function: FunctionPath, args: Any, kwargs: Any) -> None:
+        """Let the job call the function with these arguments. Raises Refused and NotConstant."""
+        run: dict[str, Any] = {"python": function.path}
+        if named := by_name(function, args, kwargs):
+            run["args"] = named
+        draft.set("run", run)
+        if function.parameters is not None and self.guessed_module:
+            draft.note("The module is the name of the file; --module names another one.", "run")
 
     def _remember(self, node: ast.AST) -> None:
         match node:

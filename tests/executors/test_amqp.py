@@ -21,7 +21,7 @@ from cronflow.executors import amqp
 from cronflow.executors.amqp import AmqpExecutor
 from cronflow.executors.http import Breakers
 from tests.executors import FENCE, RUN, Lines, assignment
-from tests.rabbitmq import RabbitServer
+from tests.rabbitmq import RabbitServer, taken
 from tests.servers import fresh_namespace
 from tests.waiting import eventually
 
@@ -37,18 +37,6 @@ async def channel(rabbit: RabbitServer) -> AsyncIterator[AbstractChannel]:
     """A channel of the consumers of a test."""
     async with await aio_pika.connect(rabbit.url) as connection, connection.channel() as channel:
         yield channel
-
-
-async def taken(channel: AbstractChannel, queue: str) -> AbstractIncomingMessage:
-    """The next message of a queue."""
-    found = await channel.get_queue(queue)
-
-    async def look() -> list[AbstractIncomingMessage]:
-        message = await found.get(no_ack=True, fail=False)
-        return [] if message is None else [message]
-
-    [message] = await eventually(look, what=f"a message in {queue}")
-    return message
 
 
 async def reply(

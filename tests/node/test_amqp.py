@@ -7,7 +7,7 @@ import json
 from contextlib import AsyncExitStack
 
 import aio_pika
-from aio_pika.abc import AbstractChannel, AbstractIncomingMessage
+from aio_pika.abc import AbstractChannel
 
 from cronflow.backends.clock import SystemClock
 from cronflow.bootstrap.roles import build_node
@@ -21,7 +21,7 @@ from cronflow.node.timings import Timings
 from cronflow.testing.memory import memory_backends
 from cronflow.usecases import UseCases
 from tests.node.cluster import Steady
-from tests.rabbitmq import RabbitServer
+from tests.rabbitmq import RabbitServer, taken
 from tests.servers import fresh_namespace
 from tests.waiting import PATIENCE_S, eventually
 
@@ -37,18 +37,6 @@ async def end(tasks: list[asyncio.Task[None]]) -> None:
         task.cancel()
     _, left = await asyncio.wait(tasks, timeout=PATIENCE_S)
     assert not left
-
-
-async def taken(channel: AbstractChannel, queue: str) -> AbstractIncomingMessage:
-    """The next message of a queue."""
-    found = await channel.get_queue(queue)
-
-    async def look() -> list[AbstractIncomingMessage]:
-        message = await found.get(no_ack=True, fail=False)
-        return [] if message is None else [message]
-
-    [message] = await eventually(look, what=f"a message in {queue}")
-    return message
 
 
 async def test_a_run_whose_node_dies_is_published_again_with_a_higher_fence_unless_it_must_not_repeat(
