@@ -63,6 +63,15 @@ async def test_a_node_without_the_file_skips_the_run_with_the_reason(tmp_path: P
     assert beyond == AttemptResult(Outcome.SKIPPED, error=f"node node-1 has no {program}/below")
 
 
+async def test_a_node_that_cannot_know_whether_the_file_exists_fails_the_run(tmp_path: Path) -> None:
+    circle = tmp_path / "circle"
+    circle.symlink_to(circle)
+    attempt_result = await run("true", when_present=str(circle))
+    assert attempt_result.outcome is Outcome.PERMANENT
+    assert attempt_result.error is not None
+    assert f"'{circle}'" in attempt_result.error
+
+
 async def test_another_exit_code_is_an_error_with_the_last_line_of_stderr() -> None:
     attempt_result = await run("echo first >&2; echo 'disk full' >&2; echo >&2; echo fine; exit 3")
     assert attempt_result == AttemptResult(Outcome.ERROR, error="exit code 3: disk full")
