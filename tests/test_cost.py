@@ -35,6 +35,8 @@ BATCH = 500
 WRITES_PER_RUN = 3.0
 ROUND_TRIPS_PER_RUN = 0.1
 """The limits at full batches. A run costs two writes; plan intents, the term, events and roll-ups are added."""
+REFUSED_INSERTS = 0.05
+"""The share of runs that two processes may insert at the same time: one insert of the two is refused, and counts."""
 POLLS = {"hello 1", "aggregate jobs", "find plans", "PING", "TIME", "MGET", "report", "members", "forget_ended"}
 """What a node sends by the clock, with runs or without; a slow machine sends more of it until all runs have ended."""
 WRITES = {"insert", "update", "delete", "findAndModify"}
@@ -165,7 +167,7 @@ async def test_a_herd_of_short_runs_costs_two_writes_a_run_and_two_a_batch(
         batches = mongo.commands["update plans"]
         assert 2 <= batches <= 4
         assert mongo.writes["jobs"] == HERD
-        assert mongo.writes["runs"] == HERD
+        assert HERD <= mongo.writes["runs"] <= (1 + REFUSED_INSERTS) * HERD, mongo.writes
         # Jobs without a breaker and without pause_after.
         assert mongo.commands["find breakers"] == 0
         assert mongo.writes["plans"] <= 2 * batches
@@ -196,7 +198,8 @@ async def test_full_batches_cost_few_writes_and_hardly_any_round_trips_a_run(
         trips = sum(count for name, count in sent.items() if name not in POLLS) / FULL_BATCHES
         # Batches are full, and nothing that was sent is missing from the counts.
         assert redis.trips["dispatch"] <= 2 * FULL_BATCHES / BATCH, sent
-        assert mongo.writes["jobs"] == mongo.writes["runs"] == FULL_BATCHES
+        assert mongo.writes["jobs"] == FULL_BATCHES
+        assert FULL_BATCHES <= mongo.writes["runs"] <= (1 + REFUSED_INSERTS) * FULL_BATCHES, mongo.writes
         assert writes <= WRITES_PER_RUN, mongo.writes
         assert trips <= ROUND_TRIPS_PER_RUN, sent
 
