@@ -9,7 +9,7 @@ export default defineConfig({
   testDir: 'tests/browser',
   // The test on a real cluster takes longest, so it starts first. The others have no endless animations, which would paint
   // sixty times per second for as long as a test waits; those about the cost of a page ask for them.
-  projects: [{ name: 'real cluster', testMatch: 'real/*.spec.ts' }, { name: 'simulated cluster', testMatch: 'page.spec.ts', use: { contextOptions: { reducedMotion: 'reduce' } } }],
+  projects: [{ name: 'real cluster', testMatch: 'real/*.spec.ts' }, { name: 'simulated cluster', testMatch: /browser\/[^/]+\.spec\.ts$/, use: { contextOptions: { reducedMotion: 'reduce' } } }],
   workers: 2,
   fullyParallel: true,
   timeout: 60_000,

@@ -1,40 +1,15 @@
-import { expect, test as base, type Page } from '@playwright/test';
+import { expect } from '@playwright/test';
 import { axe } from './axe';
-import { Stage } from './server';
-import { LARGE, SHELL, SMALL, type Scale } from './world';
+import { live, test } from './fixtures';
+import type { Stage } from './server';
+import { LARGE, SHELL } from './world';
 
 const TOMORROW = new Date(Date.now() + 86_400_000).toISOString().slice(0, 10); // the load is that of the coming week
 const VIEWS = ['/', '/?span=24h', '/jobs', '/jobs/rebuild-search-index', '/jobs/rebuild-search-index?tab=why', '/jobs/nightly-report?tab=next', '/runs', '/timeline', '/timeline?as=table', '/logs', '/dead-letters', '/chains', '/nodes', '/limits', '/sessions', '/audit', '/jobs/rebuild-search-index?tab=backfills', '/jobs/fraud-scores?tab=definition', '/cron', '/cron?job=nightly-report', '/load?job=nightly-report', `/load?hour=${TOMORROW}T02:00:00Z`, '/jobs/nightly-report?tab=weeks', '/chaos', '/?tv=1', 'RUN'];
-const EXPECTED_ERRORS = /status of (401|404|503)/; // logged by the browser for responses that tests provoke
 
 const SIZES = [[1440, 900], [1024, 768], [360, 740]] as const;
 
-const test = base.extend<{ scale: Scale; stage: Stage; user: Page }>({
-  scale: [SMALL, { option: true }],
-  stage: async ({ scale }, use) => {
-    const stage = await Stage.open(scale);
-    await use(stage);
-    await stage.close();
-  },
-  // A page of a logged-in user. Errors and warnings on its console fail the test.
-  user: async ({ page }, use) => {
-    const errors: string[] = [];
-    page.on('console', (message) => {
-      if ((message.type() === 'error' || message.type() === 'warning') && !EXPECTED_ERRORS.test(message.text()) && !message.text().includes('WebSocket')) errors.push(`${message.text()} ${message.location().url}`);
-    });
-    page.on('pageerror', (error) => errors.push(String(error)));
-    await page.addInitScript(() => localStorage.setItem('cronflow.login', 'yes'));
-    await use(page);
-    expect(errors).toEqual([]);
-  },
-});
-
 const address = (stage: Stage, view: string) => stage.url + (view === 'RUN' ? `/runs/${encodeURIComponent(stage.world.dead()[0]!.id)}` : view);
-
-async function live(page: Page) {
-  await expect(page.locator('.pill')).toContainText('Live');
-  await expect(page.locator('.skeleton')).toHaveCount(0);
-}
 
 for (const views of [VIEWS.slice(0, 8), VIEWS.slice(8)]) {
   test(`no axe violations and no horizontal overflow: ${views.join(' ')}`, async ({ stage, user }) => {
