@@ -3,13 +3,32 @@ import { defineConfig } from '@playwright/test';
 // Playwright's own list, as far as it matters here, because Chromium uses only the last --disable-features. The address bar
 // popups are added: two hidden pages per window that used a fifth of the CPU.
 const DISABLED_FEATURES = ['WebUIOmniboxPopup', 'WebUIOmniboxAimPopup', 'AimEnabled', 'DestroyProfileOnBrowserClose', 'HttpsUpgrades', 'LensOverlay', 'NetworkTimeServiceQuerying', 'OptimizationHints', 'PaintHolding', 'PreconnectToSearch'];
+/** Resolves to this machine in both browsers. It is not a secure context, as most hosts in a company's network. */
+const HOST = 'cronflow.test';
 
-// Uses the installed browser; nothing is downloaded.
+const chromium = {
+  browserName: 'chromium' as const,
+  launchOptions: { executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', `--disable-features=${DISABLED_FEATURES.join(',')}`, `--host-resolver-rules=MAP ${HOST} 127.0.0.1`] },
+};
+// A Firefox as it is released, over WebDriver BiDi. Playwright 1.65 sends it a command that Firefox 153 ESR does not have.
+const firefox = {
+  browserName: 'firefox' as const,
+  channel: 'moz-firefox',
+  launchOptions: { executablePath: process.env.FIREFOX ?? '/usr/bin/firefox-esr', firefoxUserPrefs: { 'network.dns.localDomains': HOST } },
+};
+const inSimulation = { testMatch: /browser\/[^/]+\.spec\.ts$/, reducedMotion: 'reduce' as const };
+
+// Uses the installed browsers; nothing is downloaded.
 export default defineConfig({
   testDir: 'tests/browser',
-  // The test on a real cluster takes longest, so it starts first. The others have no endless animations, which would paint
+  // The tests on real clusters take longest, so they start first. The others have no endless animations, which would paint
   // sixty times per second for as long as a test waits; those about the cost of a page ask for them.
-  projects: [{ name: 'real cluster', testMatch: 'real/*.spec.ts' }, { name: 'simulated cluster', testMatch: /browser\/[^/]+\.spec\.ts$/, use: { contextOptions: { reducedMotion: 'reduce' } } }],
+  projects: [
+    { name: 'real cluster', testMatch: 'real/*.spec.ts', use: chromium },
+    { name: 'real cluster, Firefox', testMatch: 'real/*.spec.ts', use: firefox },
+    { name: 'simulated cluster', testMatch: inSimulation.testMatch, use: { ...chromium, contextOptions: { reducedMotion: 'reduce' } } },
+    { name: 'simulated cluster, Firefox', testMatch: inSimulation.testMatch, use: { ...firefox, contextOptions: { reducedMotion: 'reduce' } } },
+  ],
   workers: 2,
   fullyParallel: true,
   timeout: 60_000,
@@ -17,8 +36,6 @@ export default defineConfig({
   reporter: 'list',
   outputDir: 'test-results',
   use: {
-    browserName: 'chromium',
-    launchOptions: { executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', `--disable-features=${DISABLED_FEATURES.join(',')}`] },
     viewport: { width: 1440, height: 900 },
     timezoneId: 'Europe/Berlin',
     locale: 'en-GB',
