@@ -1,4 +1,5 @@
 // Every action of the page: confirm it if it is destructive, do it, report the result, and offer to undo it where possible.
+import { copyText, randomKey } from './browser';
 import { jobs } from './jobs.svelte';
 import { store } from './store.svelte';
 import { roleFor, type Action } from './permissions';
@@ -35,8 +36,13 @@ export function jobHref(name: string): string {
   return `/jobs/${encodeURIComponent(name)}`;
 }
 
+export async function copy(text: string, what: string): Promise<void> {
+  if (await copyText(text)) ui.toast(`${what} copied`);
+  else ui.toast('The browser did not allow copying. Select the text and press Ctrl-C.', { tone: 'bad' });
+}
+
 export async function runNow(job: string): Promise<string | null> {
-  const key = crypto.randomUUID();
+  const key = randomKey();
   const run = await ui.attempt(() => store.api.post('/jobs/{name}/run', { params: { path: { name: job }, header: { 'idempotency-key': key } }, body: {} }));
   if (run === null) return null;
   ui.toast(`Run of ${job} requested`, { href: runHref(run.id) });

@@ -1,6 +1,7 @@
 // REST, typed by the OpenAPI document. Keeps the login, renews it before it expires, and throws an ApiError for every
 // problem document. The refresh token is in a cookie that no script can read; only whether there is one is stored.
 import createClient, { type Client, type ClientPathsWithMethod, type FetchResponse, type RequestOptions } from 'openapi-fetch';
+import { exclusively } from './lock';
 import type { paths } from './openapi';
 import type { Access, LoginOptions, Me, Problem } from './types';
 
@@ -80,8 +81,13 @@ export class Api {
   }
 
   private async call<T>(method: Method, path: string, options: readonly unknown[]): Promise<T> {
-    const { data } = await this.client.request(method, path as never, ...(options as []));
-    return data as T;
+    try {
+      const { data } = await this.client.request(method, path as never, ...(options as []));
+      return data as T;
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) throw error;
+      throw new ApiError(0, { title: 'The server sent an answer that this page cannot read', status: 0 });
+    }
   }
 
   // -------------------------------------------------------------------------------------------------------- login
@@ -133,7 +139,7 @@ export class Api {
 
   /** One renewal at a time across all tabs, because a refresh token can be used only once. */
   private renew(): Promise<boolean> {
-    this.renewing ??= this.locked(async () => {
+    this.renewing ??= exclusively('cronflow.refresh', async () => {
       if (this.storage.getItem(STORAGE_KEY) === null) return false;
       try {
         this.accept(await this.post('/auth/session/refresh', { params: FROM_PAGE }));
@@ -145,15 +151,10 @@ export class Api {
         }
         throw error;
       }
-    }).finally(() => {
+    }, this.storage).finally(() => {
       this.renewing = null;
     });
     return this.renewing;
-  }
-
-  private locked<T>(work: () => Promise<T>): Promise<T> {
-    const locks = globalThis.navigator?.locks;
-    return locks === undefined ? work() : (locks.request('cronflow.refresh', work) as Promise<T>);
   }
 
   // ---------------------------------------------------------------------------------------------------- transport
@@ -195,11 +196,17 @@ function queryString(query: Record<string, unknown>): string {
   return found.toString();
 }
 
+/** What an error without a problem document means: it comes from a proxy, or from a server that stopped in the middle. */
+const WITHOUT_BODY: Readonly<Record<number, string>> = {
+  400: 'The request was rejected', 403: 'Access was denied', 404: 'Not found', 405: 'This address does not accept the request', 408: 'The request took too long',
+  413: 'The request is too large', 429: 'Too many requests', 500: 'The server failed to handle the request', 502: 'The proxy cannot reach the API',
+  503: 'The API is unavailable', 504: 'The API did not respond in time',
+};
+
 async function problemOf(response: Response): Promise<ApiError> {
-  const after = response.headers.get('Retry-After');
-  const isJson = (response.headers.get('Content-Type') ?? '').includes('json');
-  const problem: Problem = isJson
-    ? ((await response.json()) as Problem)
-    : { title: response.statusText || `Error ${response.status}`, status: response.status };
-  return new ApiError(response.status, problem, after === null ? null : Number(after));
+  const { status } = response;
+  const after = Number(response.headers.get('Retry-After') ?? NaN);
+  const body = (await response.json().catch(() => null)) as Partial<Problem> | null;
+  const title = typeof body?.title === 'string' ? body.title : `${WITHOUT_BODY[status] ?? 'The request failed'} (HTTP ${status})`;
+  return new ApiError(status, { ...body, title, status }, Number.isNaN(after) ? null : after);
 }

@@ -23,11 +23,15 @@ class Notify {
       this.save(false);
       return;
     }
+    if (!isSecureContext) {
+      ui.toast('Browsers show notifications only for pages over HTTPS or on localhost', { tone: 'bad' });
+      return;
+    }
     if (permission() === 'default') await Notification.requestPermission();
     if (permission() !== 'granted') {
       ui.toast(
         permission() === null
-          ? 'This browser does not support notifications on this page'
+          ? 'This browser does not support notifications'
           : 'Notifications are blocked. Allow them for this page in the browser settings, then try again.',
         { tone: 'bad' },
       );
@@ -54,7 +58,7 @@ class Notify {
   }
 }
 
-/** Null if notifications are unsupported: by this browser, or on a page without HTTPS. */
+/** Null if this browser does not support notifications. */
 function permission(): NotificationPermission | null {
   return 'Notification' in window ? Notification.permission : null;
 }

@@ -64,15 +64,20 @@ class Ui {
     this.answer = null;
   }
 
-  /** Does something that the server may refuse. An error is shown as a toast, and the result is null. */
+  /** Does something that may fail. An error is shown as a toast, and the result is null. */
   async attempt<T>(work: () => Promise<T>): Promise<T | null> {
     try {
       return await work();
     } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      this.toast(error.message, { tone: 'bad' });
+      this.report(error);
       return null;
     }
+  }
+
+  /** Shows an error as a toast; one that the server did not send is a defect of the page and goes to the console as well. */
+  report(error: unknown): void {
+    if (!(error instanceof ApiError)) console.error(error);
+    this.toast(error instanceof ApiError ? error.message : `This page failed: ${error instanceof Error ? error.message : String(error)}`, { tone: 'bad' });
   }
 }
 

@@ -77,6 +77,18 @@ describe('requests', () => {
     await expect(api.get('/jobs')).rejects.toMatchObject({ message: 'slow down', retryAfter: 7, transient: true });
   });
 
+  it.each([
+    ['', 'text/plain', 'The proxy cannot reach the API (HTTP 502)'],
+    ['', 'application/json', 'The proxy cannot reach the API (HTTP 502)'],
+    ['<h1>nginx</h1>', 'text/html', 'The proxy cannot reach the API (HTTP 502)'],
+    ['[1]', 'application/json', 'The proxy cannot reach the API (HTTP 502)'],
+    ['{"title": "Bad Gateway", "detail": "no upstream"}', 'application/problem+json', 'no upstream'],
+  ])('give an error with the body %j of type %s a message', async (body, type, message) => {
+    const stored = { getItem: () => 'yes', setItem: () => {}, removeItem: () => {} };
+    const api = new Api(async ({ url }) => (url.endsWith('/refresh') ? Response.json(tokens(1)) : new Response(body, { status: 502, headers: { 'Content-Type': type } })), stored);
+    await expect(api.get('/jobs')).rejects.toMatchObject({ status: 502, message, transient: true });
+  });
+
   it('report an unreachable server as a transient error', async () => {
     const api = new Api(() => Promise.reject(new TypeError('network')), { getItem: () => 'refresh', setItem: () => {}, removeItem: () => {} });
     await expect(api.get('/jobs')).rejects.toMatchObject({ status: 0, message: 'The server is not responding', transient: true });

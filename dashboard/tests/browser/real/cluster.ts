@@ -41,6 +41,11 @@ export class Cluster {
     private readonly child: ChildProcess,
   ) {}
 
+  /** Where browsers open the page: by a name over plain http, as most people do, and not on localhost. */
+  get page(): string {
+    return this.url.replace('127.0.0.1', 'cronflow.test');
+  }
+
   static async up(): Promise<Cluster> {
     const folder = mkdtempSync(join(tmpdir(), 'cronflow-page-'));
     const port = await freePort();

@@ -33,7 +33,7 @@ function listen(one: Page): Page {
 }
 
 async function login(one: Page, who: { name: string; password: string }) {
-  await one.goto(cluster.url);
+  await one.goto(cluster.page);
   await one.getByLabel('Username').fill(who.name);
   await one.getByLabel('Password').fill(who.password);
   await one.getByRole('button', { name: 'Log in' }).click();
@@ -90,13 +90,13 @@ async function confirm(button: string, reason?: string) {
 
 /** Navigates within the page; only the first view is loaded by URL. */
 async function open(view: string, one = page) {
-  if (one.url().startsWith(cluster.url)) {
+  if (one.url().startsWith(cluster.page)) {
     await one.evaluate((address) => {
       history.pushState(null, '', address);
       dispatchEvent(new PopStateEvent('popstate'));
     }, view);
   } else {
-    await one.goto(cluster.url + view);
+    await one.goto(cluster.page + view);
   }
   await live(one);
 }
@@ -106,7 +106,8 @@ const ringWithLeader = (node: string) => page.getByRole('group', { name: new Reg
 
 test('logging in shows the live cluster', async () => {
   test.setTimeout(120_000);
-  await page.goto(cluster.url);
+  await page.goto(cluster.page);
+  expect(await page.evaluate(() => isSecureContext)).toBe(false);
   await page.getByLabel('Username').fill(ADMIN.name);
   await page.getByLabel('Password').fill('wrong');
   expectError = true;
@@ -269,6 +270,18 @@ test('the timeline zooms by dragging, and a bar opens its run', async () => {
   await expect(page).not.toHaveURL(/from=/);
 });
 
+test('an error is copied, also on a page without HTTPS', async () => {
+  const [failed] = (await cluster.runs('job=invoice&state=failed&limit=1')).items;
+  await open(`/runs/${encodeURIComponent(failed?.id ?? '')}`);
+  await button('Copy the error').click();
+  await expect(page.getByText('Error copied')).toBeVisible();
+  await open('/jobs');
+  await page.getByRole('searchbox').first().focus();
+  await page.keyboard.press('Control+V');
+  await expect(page.getByRole('searchbox').first()).toHaveValue(/address|Error/);
+  await page.getByRole('searchbox').first().fill('');
+});
+
 test('dead letters are acknowledged, edited and replayed', async () => {
   await open('/dead-letters');
   const invoice = page.locator('.group').filter({ hasText: 'invoice' });
@@ -413,7 +426,7 @@ test('while the API is down the page is marked as stale, and afterwards it catch
 test('100,000 runs scroll with fewer than sixty rows in the DOM', async () => {
   test.setTimeout(180_000);
   await filled;
-  await page.goto(`${cluster.url}/runs?job=archived`);
+  await page.goto(`${cluster.page}/runs?job=archived`);
   await live(page);
   const box = page.locator('.scroll');
   const rows = page.locator('[role=row]');
@@ -425,7 +438,7 @@ test('100,000 runs scroll with fewer than sixty rows in the DOM', async () => {
   }
   expect(Number(await rows.last().getAttribute('aria-rowindex'))).toBeGreaterThan(1500);
   expect(await page.evaluate(() => document.querySelectorAll('*').length)).toBeLessThan(2500);
-  await page.goto(`${cluster.url}/runs`);
+  await page.goto(`${cluster.page}/runs`);
   await live(page);
   await expect(rows.nth(5)).toBeVisible();
 });
@@ -436,7 +449,7 @@ test('axe finds no violations with real data', async () => {
   const found: string[] = [];
   await page.emulateMedia({ reducedMotion: 'reduce' });
   for (const view of ['/?span=1h', `/runs/${encodeURIComponent(failed?.id ?? '')}?tab=why`]) {
-    await page.goto(cluster.url + view);
+    await page.goto(cluster.page + view);
     await live(page);
     found.push(...(await axe(page, view)));
   }
