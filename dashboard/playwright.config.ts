@@ -16,18 +16,19 @@ const firefox = {
   channel: 'moz-firefox',
   launchOptions: { executablePath: process.env.FIREFOX ?? '/usr/bin/firefox-esr', firefoxUserPrefs: { 'network.dns.localDomains': HOST } },
 };
-const inSimulation = { testMatch: /browser\/[^/]+\.spec\.ts$/, reducedMotion: 'reduce' as const };
+const SIMULATED = /browser\/[^/]+\.spec\.ts$/;
+/** Without endless animations, which would paint sixty times per second for as long as a test waits. */
+const still = { contextOptions: { reducedMotion: 'reduce' as const } };
 
 // Uses the installed browsers; nothing is downloaded.
 export default defineConfig({
   testDir: 'tests/browser',
-  // The tests on real clusters take longest, so they start first. The others have no endless animations, which would paint
-  // sixty times per second for as long as a test waits; those about the cost of a page ask for them.
+  // The tests on real clusters take longest, so they start first. Those about the cost of a page ask for animations.
   projects: [
-    { name: 'real cluster', testMatch: 'real/*.spec.ts', use: chromium },
+    { name: 'real cluster', testMatch: 'real/*.spec.ts' },
     { name: 'real cluster, Firefox', testMatch: 'real/*.spec.ts', use: firefox },
-    { name: 'simulated cluster', testMatch: inSimulation.testMatch, use: { ...chromium, contextOptions: { reducedMotion: 'reduce' } } },
-    { name: 'simulated cluster, Firefox', testMatch: inSimulation.testMatch, use: { ...firefox, contextOptions: { reducedMotion: 'reduce' } } },
+    { name: 'simulated cluster', testMatch: SIMULATED, use: still },
+    { name: 'simulated cluster, Firefox', testMatch: SIMULATED, use: { ...firefox, ...still } }, // only in `npm run test:firefox`
   ],
   workers: 2,
   fullyParallel: true,
@@ -36,6 +37,7 @@ export default defineConfig({
   reporter: 'list',
   outputDir: 'test-results',
   use: {
+    ...chromium,
     viewport: { width: 1440, height: 900 },
     timezoneId: 'Europe/Berlin',
     locale: 'en-GB',

@@ -24,7 +24,7 @@ OUTSIDE = dict(os.environ)
 """The environment of the person who runs the tests, for tools that install something."""
 PERSONAL_HOME = OUTSIDE.get("HOME", "")
 
-KEPT = frozenset({"CHROMIUM", "CI", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "TMPDIR", "USER", "VIRTUAL_ENV"})
+KEPT = frozenset({"CHROMIUM", "CI", "FIREFOX", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "TMPDIR", "USER", "VIRTUAL_ENV"})
 KEPT_PREFIXES = ("COVERAGE_", "CRONFLOW_TEST_", "HYPOTHESIS_", "NODE_", "PYTEST_", "npm_config_")
 KEPT_OF_PYTHON = frozenset({"PYTHONDONTWRITEBYTECODE", "PYTHONHOME", "PYTHONPYCACHEPREFIX"})
 SAME_FOR_ALL = {"LANG": "C.UTF-8", "TZ": "UTC"}

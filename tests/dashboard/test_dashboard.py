@@ -31,6 +31,7 @@ DASHBOARD = ROOT / "dashboard"
 BUILT = ROOT / "cronflow" / "_ui"
 OLDEST_NODE = (20, 19)
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
+FIREFOX = os.environ.get("FIREFOX", "/usr/bin/firefox-esr")
 
 
 LAZY_ASSET = re.compile(r"[\w.-]+-[\w-]{8}\.(?:js|css|woff2)(?=[`\"')])")
@@ -55,7 +56,9 @@ def npm(*arguments: str) -> str:
     found = subprocess.run(
         ["npm", *arguments],
         cwd=DASHBOARD,
-        env=OUTSIDE if arguments[0] == "ci" else child_environment(PYTHON=sys.executable, CHROMIUM=CHROMIUM),
+        env=OUTSIDE
+        if arguments[0] == "ci"
+        else child_environment(PYTHON=sys.executable, CHROMIUM=CHROMIUM, FIREFOX=FIREFOX),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -212,8 +215,9 @@ def test_unit_tests_and_the_budget_of_90_kb_of_javascript() -> None:
 
 @pytest.mark.longest
 def test_the_page_in_a_browser_with_a_simulated_and_a_real_cluster() -> None:
-    if not Path(CHROMIUM).exists():
-        missing(f"no browser at {CHROMIUM}", "install Chromium, or set CHROMIUM to its path")
+    for name, browser in {"Chromium": CHROMIUM, "Firefox": FIREFOX}.items():
+        if not Path(browser).exists():
+            missing(f"no browser at {browser}", f"install {name}, or set {name.upper()} to its path")
     npm("run", "test:browser")
 
 
