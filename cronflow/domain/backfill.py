@@ -207,7 +207,8 @@ def next_page(backfill: Backfill, job: Job, now: datetime, open_runs: int, other
 
 
 JOB_PAUSED, JOB_DISABLED, FIRE_DUE = "its job is paused", "its job is disabled", "a fire of its job is due"
-YIELDS = frozenset({JOB_PAUSED, JOB_DISABLED, FIRE_DUE})
+JOB_IN_SHADOW_MODE = "its job is in shadow mode"
+YIELDS = frozenset({JOB_PAUSED, JOB_DISABLED, JOB_IN_SHADOW_MODE, FIRE_DUE})
 
 
 def yields(record: JobRecord, now: datetime) -> str | None:
@@ -216,6 +217,8 @@ def yields(record: JobRecord, now: datetime) -> str | None:
         return JOB_PAUSED
     if not record.job.enabled:
         return JOB_DISABLED
+    if record.job.is_shadow:
+        return JOB_IN_SHADOW_MODE
     if record.job.overlap is Overlap.ALLOW or record.next_fire is None or record.next_fire > now:
         return None
     return FIRE_DUE

@@ -116,3 +116,8 @@ def following_id(job: str, runs: Iterable[str]) -> str:
     """The id of the run of a job that follows these runs, in any order."""
     digest = hashlib.sha256("\n".join(sorted(runs)).encode()).hexdigest()
     return f"{job}{_MARK}{digest[:20]}"
+
+
+def follows(run: str) -> bool:
+    """Whether the id is that of a run that follows others, and not that of a replay of one."""
+    return _MARK in run and "~" not in run

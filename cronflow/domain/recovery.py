@@ -16,6 +16,7 @@ from cronflow.domain.job import Delivery, Job, JobRecord, MisfirePolicy, Overlap
 from cronflow.domain.planning import ACK_WITHIN
 from cronflow.domain.retry_decision import failed_attempt, past_deadline
 from cronflow.domain.run import POISON_LIMIT, SCHEDULED, Attempt, Kind, Outcome, Run, RunState, cancelled_text
+from cronflow.domain.shadow import SHADOWED
 from cronflow.domain.transitions import Transition
 from cronflow.domain.version import version_of
 
@@ -136,8 +137,8 @@ def held_back(run: Run, record: JobRecord, now: datetime, others: Collection[Run
     of its job. A dispatched run waits for running ones, and a retrying one for both, so no two wait for each other.
     """
     job = record.job
-    if run.kind is Kind.AFTER and (held := held_since(run, record)) is not None:
-        return End(Transition.SKIP_WAITING, RunState.SKIPPED, None, reason=held)
+    if (never := never_starts(run, record)) is not None:
+        return never
     if _missed(run, job, now):
         return End(Transition.SKIP_WAITING, RunState.SKIPPED, None, reason="misfire")
     # A part does not wait for the other parts: its parent had to wait before it began.
@@ -154,13 +155,21 @@ def held_back(run: Run, record: JobRecord, now: datetime, others: Collection[Run
     return HeldBack(reason, Postpone(WHILE_ANOTHER_RUNS))
 
 
-def held_since(run: Run, record: JobRecord) -> str | None:
-    """Why a run that follows others must not start: its job was deleted, paused or disabled after the leader had read
-    it, so the edit found no run to cancel.
+def never_starts(run: Run, record: JobRecord) -> End | None:
+    """The skip of a run that waits and must not start; None for all others.
+
+    A run that follows others must not if its job was deleted, paused or disabled after the leader had read it, so the
+    edit found no run to cancel. In shadow mode only requested runs, and attempts after a first one, may start: a leader
+    of 0.11, which does not know the mode, opens runs, and an edit to shadow mode leaves those that wait.
     """
-    if run.state is not RunState.RETRYING or run.job_ver >= record.ver:
+    if run.state is not RunState.RETRYING:
         return None
-    return version_of(record).held
+    reason: str | None = None
+    if run.kind is Kind.AFTER and run.job_ver < record.ver:
+        reason = version_of(record).held
+    if reason is None and record.job.is_shadow and not (run.is_requested or _has_started(run)):
+        reason = SHADOWED
+    return None if reason is None else End(Transition.SKIP_WAITING, RunState.SKIPPED, None, reason=reason)
 
 
 def _missed(run: Run, job: Job, now: datetime) -> bool:
@@ -175,9 +184,13 @@ def _missed(run: Run, job: Job, now: datetime) -> bool:
             return job.misfire.grace is not None and late > job.misfire.grace
         case MisfirePolicy.SKIP:
             # A run that started in time may be retried.
-            return not any(attempt.started_at is not None for attempt in run.attempts)
+            return not _has_started(run)
         case MisfirePolicy.CATCH_UP:
             return False
+
+
+def _has_started(run: Run) -> bool:
+    return any(attempt.started_at is not None for attempt in run.attempts)
 
 
 def refusals(run: Run, now: datetime) -> Mapping[str, str]:

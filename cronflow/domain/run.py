@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 
-from cronflow.domain.chain import ChainLink
+from cronflow.domain.chain import ChainLink, follows
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import DEFAULT_PRIORITY
 from cronflow.domain.placement import Placement, Waiting
@@ -196,6 +196,16 @@ class Run:
     def parent(self) -> str | None:
         """The run that it is a part of."""
         return parent_of(self.id) if self.kind is Kind.PART else None
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether somebody requested it, or the run that it is a part of. All others were opened by a schedule or by
+        the end of another run.
+        """
+        parent = self.parent
+        if parent is None:
+            return self.kind is not Kind.AFTER and self.kind not in SCHEDULED
+        return fire_of(parent) is None and not follows(parent)
 
     @property
     def ranked_as(self) -> Kind:

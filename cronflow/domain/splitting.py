@@ -158,8 +158,11 @@ def sum_up(
     errors: Mapping[str, str],
     finish_id: str,
     at: datetime,
+    *,
+    held: str | None = None,
 ) -> Change:
     """SUM_UP: the run succeeded if all parts did. Otherwise it was cancelled if somebody asked for that, or it failed.
+    `held` is why parts must not start at present: if only skipped parts did not succeed, it was cancelled for this.
 
     Its result has the indexes or nodes of its parts by state, or their numbers if that would be too long.
     `errors` has those of some parts.
@@ -177,6 +180,8 @@ def sum_up(
     elif parent.cancel_requested:
         target, sets["outcome"] = RunState.CANCELLED, Outcome.CANCELLED
         sets["reason"] = cancelled_text(parent.cancel_reason, parent.cancel_by)
+    elif held is not None and ended.counts.get(RunState.SKIPPED, 0) == ended.failed:
+        target, sets["outcome"], sets["reason"] = RunState.CANCELLED, Outcome.CANCELLED, held
     else:
         target, sets["outcome"] = RunState.FAILED, Outcome.ERROR
         sets["error"] = failure_text(ended, errors)

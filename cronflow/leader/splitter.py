@@ -28,8 +28,9 @@ from cronflow.domain.events import RunSplit, RunSummedUp
 from cronflow.domain.failures import dead_letter_events
 from cronflow.domain.job import JobRecord, Overlap
 from cronflow.domain.placement import Waiting
-from cronflow.domain.recovery import End, held_since
+from cronflow.domain.recovery import never_starts
 from cronflow.domain.run import DEAD, OPEN, Kind, Run, RunState
+from cronflow.domain.shadow import SHADOWED
 from cronflow.domain.split import Split, SplitBy, parent_of
 from cronflow.domain.splitting import (
     begin,
@@ -41,7 +42,7 @@ from cronflow.domain.splitting import (
     sum_up,
     wait_to_split,
 )
-from cronflow.domain.transitions import Change, Transition, end
+from cronflow.domain.transitions import Change, end
 from cronflow.leader.elector import Elector
 from cronflow.leader.read_limit import ReadLimit
 from cronflow.node.role_loop import Wake
@@ -159,7 +160,7 @@ class Splitter:
         if open_parts:
             await self._cancel_parts(run, [part for part, state in states.items() if state in OPEN])
         else:
-            await self._sum_up(run, states)
+            await self._sum_up(run, record, states)
 
     async def _states(self, run: Run) -> dict[str, RunState]:
         assert run.split is not None
@@ -183,13 +184,14 @@ class Splitter:
         except Conflict as error:
             log.warning("parts not cancelled yet", run=run.id, reason=str(error))
 
-    async def _sum_up(self, run: Run, states: Mapping[str, RunState]) -> None:
+    async def _sum_up(self, run: Run, record: JobRecord, states: Mapping[str, RunState]) -> None:
         ended = parts_ended(run, states)
         if ended is None:
             return
         found = await self._runs.get(ended.others[:EXAMPLES]) if ended.others else []
         errors = {part.id: part.error or part.reason or "" for part in found}
-        change = sum_up(run, states, ended, errors, secrets.token_hex(12), self._clock.now())
+        held = SHADOWED if record.job.is_shadow and not run.is_requested else None
+        change = sum_up(run, states, ended, errors, secrets.token_hex(12), self._clock.now(), held=held)
         if not await self._runs.apply([change]):
             return
         log.info("run summed up", run=run.id, parts=ended.total, failed=ended.failed, state=change.target.value)
@@ -214,8 +216,7 @@ class Splitter:
         order = sorted(waiting, key=lambda run: (run.ranked_as is Kind.BACKFILL, -run.priority, run.created_at, run.id))
         for run in order:
             record = look.jobs[run.job]
-            if run.kind is Kind.AFTER and (held := held_since(run, record)) is not None:
-                skip = End(Transition.SKIP_WAITING, RunState.SKIPPED, None, reason=held)
+            if (skip := never_starts(run, record)) is not None:
                 change = end(run, skip, secrets.token_hex(12), self._clock.now())
                 await self._runs.apply([replace(change, only_when_due=False)])
                 continue

@@ -86,7 +86,7 @@ class BackfillUseCases:
         `with_excluded`. Returns the backfill, and whether it was started: not without instants.
 
         Raises NotFound; InvalidInput for a range in the future, or with more than `MOST_INSTANTS` instants, and for a
-        job without a schedule; and Conflict while another backfill of the job is running.
+        job without a schedule; and Conflict for a job in shadow mode, and while another backfill of it is running.
         """
         for _ in range(TRIES):
             backfill, instants, _ = await self._planned(job, first, last, scope, rate, by, with_excluded)
@@ -159,6 +159,10 @@ class BackfillUseCases:
         with_excluded: bool,
     ) -> tuple[Backfill, Sequence[datetime], Mapping[datetime, str]]:
         record, now = await self._record(job), self._clock.now()
+        if record.job.is_shadow:
+            # Its instants count as missing, although another scheduler has done their work.
+            what = f"job {job} is in shadow mode, and a backfill would repeat the work of another scheduler"
+            raise Conflict(f"{what}; activate it first: cronflow jobs activate {job}")
         newest = await self._backends.backfills.find(job=job, limit=1)
         if newest and newest[0].state is BackfillState.RUNNING:
             remedy = f"wait for it, or cancel it: cronflow backfills cancel {newest[0].id}"

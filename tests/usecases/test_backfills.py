@@ -14,6 +14,7 @@ from cronflow.domain.events import BackfillCancelled, BackfillRequested, Event
 from cronflow.domain.job import system_jobs
 from cronflow.domain.planning import run_on_request
 from cronflow.domain.run import Covers, Kind, RunState, backfill_run_id
+from cronflow.domain.shadow import JobMode
 from cronflow.ports import AuditQuery
 from cronflow.testing.clock import FakeClock
 from cronflow.testing.memory import MemoryBackends, memory_backends
@@ -156,3 +157,11 @@ async def test_its_progress_tells_why_it_waits(bench: Bench) -> None:
     assert (await bench.service.backfills.get(found.id)).waiting == "a fire of its job is due"
     await bench.service.jobs.pause("report")
     assert (await bench.service.backfills.get(found.id)).waiting == "its job is paused"
+
+
+async def test_a_job_in_shadow_mode_has_no_backfill(bench: Bench) -> None:
+    await bench.service.jobs.apply([a_job(mode=JobMode.SHADOW)])
+    with pytest.raises(Conflict, match=r"is in shadow mode.*cronflow jobs activate report"):
+        await bench.service.backfills.plan("report", T0, LAST, BackfillScope.MISSING)
+    with pytest.raises(Conflict, match="is in shadow mode"):
+        await bench.service.backfills.request("report", T0, LAST)
