@@ -11,12 +11,15 @@ from cronflow.domain.access import ApiKey, AuditEntry, Principal, Secret, Sessio
 
 
 class UserStore(Protocol):
-    """Users by name."""
+    """Users by name. Of the people of the identity provider, each has a subject of its own."""
 
     async def create(self, user: User) -> bool:
-        """Insert. False if the name exists."""
+        """Insert. False if the name or the subject exists."""
 
     async def get(self, name: str) -> User | None: ...
+
+    async def of_subject(self, subject: str) -> list[User]:
+        """The user with this subject. Only in a database that CronFlow 0.12 has filled there may be several."""
 
     async def find(self, *, after: str = "", limit: int = 500) -> list[User]:
         """A page ordered by name, starting after `after`."""

@@ -56,24 +56,31 @@ class OidcPeople:
         self.rules = hashlib.sha256(rules.encode()).hexdigest()[:16]
 
     async def admit(self, identity: Identity) -> User:
-        """The user for a person who has just logged in, with the rights of today. Raises SignInRefused."""
-        name = person_name(identity.claims)
-        rights = self._rights(name, identity)
+        """The user for a person who has just logged in, with the rights of today. Raises SignInRefused.
+
+        The subject decides who it is: a person who gets another name at the provider stays the same user here.
+        """
+        subject = self._subject(identity.subject)
         for _ in range(3):
-            user = await self._users.get(name)
-            if user is None:
-                made = self._new(name, self._subject(identity.subject), rights)
-                if await self._users.create(made):
-                    return made
+            known = await self._users.of_subject(subject)
+            if disabled := next((user for user in known if not user.enabled), None):
+                raise SignInRefused("disabled", f"{disabled.name} is disabled here; an admin can enable the user")
+            if known:
+                rights = self._rights(known[0].name, identity)
+                if (changed := _with(known[0], rights)) == known[0]:
+                    return changed
+                if await self._users.replace(changed, known[0].stamp):
+                    return changed
                 continue
-            if user.subject != self._subject(identity.subject):
+            name = person_name(identity.claims)
+            rights = self._rights(name, identity)
+            if await self._users.get(name) is not None:
                 what = f"{name} is known here as another person of the identity provider; an admin can delete that user"
                 raise SignInRefused("name", what)
-            if not user.enabled:
-                raise SignInRefused("disabled", f"{name} is disabled here; an admin can enable the user")
-            if (changed := _with(user, rights)) == user or await self._users.replace(changed, user.stamp):
-                return changed
-        raise Conflict(f"{name} was changed by someone else; try again")
+            made = self._new(name, subject, rights)
+            if await self._users.create(made):
+                return made
+        raise Conflict("the user was changed by someone else; try again")
 
     def seal(self, session: str, refresh_token: str | None) -> str:
         """The sealed refresh token of the provider, bound to the session; empty for None."""

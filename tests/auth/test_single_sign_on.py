@@ -293,6 +293,29 @@ async def test_a_name_belongs_to_one_person_and_never_to_a_local_user(
     assert await reason_of(api, provider, "grace") == "disabled"
 
 
+async def test_a_person_who_is_renamed_at_the_provider_stays_the_same_user(
+    api: Replica, provider: Provider, stores: MemoryBackends
+) -> None:
+    await page_of(api, provider, "grace")
+    renamed = {"grace": PEOPLE["grace"] | {"preferred_username": "hopper", "email": "hopper@example.com"}}
+    provider.change("people", **(PEOPLE | renamed))
+    token, _ = await page_of(api, provider, "grace")
+    assert (await api.send("GET", "/auth/me", token=token)).json()["name"] == "oidc:grace"
+    await api.service.users.change("oidc:grace", enabled=False)
+    assert await reason_of(api, provider, "grace") == "disabled"
+    assert [user.name for user in await stores.users.find() if user.source is UserSource.OIDC] == ["oidc:grace"]
+
+
+async def test_two_users_of_one_person_do_not_let_a_disabled_one_in(
+    api: Replica, provider: Provider, stores: MemoryBackends
+) -> None:
+    """CronFlow 0.12 made a user for each name of a person."""
+    await page_of(api, provider, "grace")
+    [grace] = [user for user in await stores.users.find() if user.source is UserSource.OIDC]
+    stores.documents.users["oidc:hopper"] = replace(grace, name="oidc:hopper", enabled=False)
+    assert await reason_of(api, provider, "grace") == "disabled"
+
+
 async def test_new_groups_count_at_the_next_check_and_a_person_without_any_is_out_everywhere(
     api: Replica, provider: Provider, stores: MemoryBackends
 ) -> None:

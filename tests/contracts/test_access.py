@@ -84,6 +84,42 @@ async def test_a_user_is_created_once_and_comes_back_whole(stores: Backends) -> 
     assert await stores.users.get("bob") is None
 
 
+PERSON = replace(ADA, name="oidc:ada", password_hash="", source=UserSource.OIDC, subject="https://id 1")
+
+
+async def test_a_person_of_the_provider_is_found_by_subject_and_exists_once(stores: Backends) -> None:
+    assert await stores.users.create(ADA)
+    assert await stores.users.create(replace(ADA, name="bob"))
+    assert await stores.users.create(PERSON)
+    assert await stores.users.of_subject("https://id 1") == [PERSON]
+    assert await stores.users.of_subject("https://id 2") == []
+    assert not await stores.users.create(replace(PERSON, name="oidc:ada.smith"))
+    assert await stores.users.create(replace(PERSON, name="oidc:eve", subject="https://id 2"))
+
+
+async def test_people_who_exist_twice_since_an_earlier_version_stop_no_process(
+    mongo_url: str, emptied_namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with emptied(mongo_url, emptied_namespace) as database:
+        await database["users"].drop_indexes()
+        users = adapters(RedisConnection("redis://nobody", emptied_namespace), database).users
+        twice = [PERSON, replace(PERSON, name="oidc:ada.smith", created_at=T0 + timedelta(days=1))]
+        assert [await users.create(one) for one in twice] == [True, True]
+        await database.make_indexes()
+        assert "an index of users is not created: several have" in caplog.text
+        assert await users.of_subject(PERSON.subject) == twice
+        await users.delete("oidc:ada.smith")
+        await database.make_indexes()
+        assert not await users.create(twice[1])
+
+
+async def test_the_subject_of_a_person_is_looked_up_in_an_index(mongo_url: str, emptied_namespace: str) -> None:
+    async with emptied(mongo_url, emptied_namespace) as database:
+        found = await database["users"].find({"subject": PERSON.subject}).explain()
+        assert "'subject'" in str(found["queryPlanner"]["winningPlan"])
+        assert "COLLSCAN" not in str(found["queryPlanner"]["winningPlan"])
+
+
 @pytest.mark.parametrize(("shell", "secret"), [(True, False), (False, True), (False, False)])
 async def test_the_patterns_and_rights_of_an_editor_come_back(stores: Backends, shell: bool, secret: bool) -> None:
     rights: dict[str, Any] = {"role": Role.EDITOR, "allow_shell": shell, "allow_secrets": secret}

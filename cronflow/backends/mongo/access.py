@@ -27,6 +27,11 @@ class MongoUserStore(NamedCollection):
     async def get(self, name: str) -> User | None:
         return await self.one(name, _user)
 
+    async def of_subject(self, subject: str) -> list[User]:
+        async with self._database.translated():
+            found = await self._documents.find({"subject": subject}).sort("created_at", 1).to_list(None)
+        return [_user(document) for document in found]
+
     async def find(self, *, after: str = "", limit: int = 500) -> list[User]:
         return await self.page(after, limit, _user)
 

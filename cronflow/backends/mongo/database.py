@@ -79,6 +79,7 @@ RESET_S = 5.0
 AGE = "age"
 NO_ANSWER = "it did not answer in time"
 
+log = logging.getLogger(__name__)
 # The driver logs every failed server check as an error; the roles log once per change.
 logging.getLogger("pymongo").setLevel(logging.CRITICAL)
 
@@ -223,10 +224,16 @@ class MongoDatabase:
         return shown if shown.tzinfo is not None else shown.replace(tzinfo=UTC)
 
     async def make_indexes(self) -> None:
-        """Create the missing indexes."""
+        """Create the missing indexes. One whose values must be unique waits until they are, instead of stopping the
+        process.
+        """
         for collection, indexes in INDEXES.items():
-            async with self.translated():
-                await self._database[collection].create_indexes(indexes)
+            try:
+                async with self.translated():
+                    await self._database[collection].create_indexes(indexes)
+            except DuplicateKeyError as error:
+                found = (error.details or {}).get("keyValue")
+                log.warning("an index of %s is not created: several have %s; delete all but one", collection, found)
 
     async def insert_new(self, collection: str, documents: Sequence[dict[str, Any]]) -> set[str]:
         """Insert documents with a new `_id`. Returns the ids inserted; duplicates are not errors."""

@@ -165,6 +165,15 @@ INDEXES = {
         # The clean-up: old joins.
         IndexModel([("written_at", ASCENDING)], name="age"),
     ],
+    "users": [
+        # Logins: the person of the identity provider, who exists once.
+        IndexModel(
+            [("subject", ASCENDING)],
+            name="subject",
+            unique=True,
+            partialFilterExpression={"subject": {"$gt": ""}},
+        )
+    ],
     "sessions": [
         # MongoDB deletes expired sessions.
         IndexModel([("expires_at", ASCENDING)], name="expired", expireAfterSeconds=0),

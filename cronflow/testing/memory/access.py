@@ -14,6 +14,14 @@ from cronflow.testing.memory.documents import DocumentPort, NamedStore
 
 
 class MemoryUserStore(NamedStore[User], port="users"):
+    async def create(self, user: User) -> bool:
+        if user.subject and any(one.subject == user.subject for one in self.records.values()):
+            return False
+        return self.records.insert(user.name, user)
+
+    async def of_subject(self, subject: str) -> list[User]:
+        return self.records.page(attrgetter("created_at"), lambda user: user.subject == subject)
+
     async def replace(self, user: User, stamp: str) -> bool:
         return self.records.replace_if(user.name, lambda present: present.stamp == stamp, lambda _: user)
 
