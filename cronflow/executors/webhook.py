@@ -12,8 +12,11 @@ import base64
 import binascii
 import hashlib
 import hmac
+import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from html import escape
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import httpx2
 
@@ -21,7 +24,7 @@ from cronflow.auth.vault import CannotOpen, Vault
 from cronflow.domain.alert_receivers import Webhook, WebhookFormat, check_url
 from cronflow.domain.alerts import Answer
 from cronflow.domain.errors import InvalidInput, PermanentError
-from cronflow.domain.secret import referenced
+from cronflow.domain.secret import Mask, referenced
 from cronflow.executors.http import CheckedTransport, beginning, shown_url
 from cronflow.ports import Clock, SecretStore
 
@@ -29,6 +32,9 @@ TIMEOUT_S = 10.0
 MOST_SHOWN = 500
 PREFIX = "whsec_"
 SHORTEST_KEY, LONGEST_KEY = 24, 64
+_BETWEEN = re.compile(r"[/?&=;:+,.]")
+"""What stands between the parts of a path or query."""
+_KEPT = "/?&=;:+,.%~!$'()*@"
 HOW_TO_MAKE = 'echo "whsec_$(openssl rand -base64 32)" | cronflow secrets set'
 
 
@@ -54,14 +60,16 @@ class HttpWebhookSender:
         """Send one POST on a new connection within ten seconds; at most 500 characters of the response are read."""
         began = self._clock.monotonic()
         try:
-            url = change_url(await self._url(webhook))
-            status, error = await self._exchange(webhook, url, notification, body, str(int(at.timestamp())))
+            url = await self._url(webhook)
+            hidden = HiddenAddress(url if webhook.is_secret else "")
+            stamp = str(int(at.timestamp()))
+            status, error = await self._exchange(webhook, change_url(url), hidden, notification, body, stamp)
         except Unsigned as refusal:
             status, error = None, str(refusal)
         return Answer(status, error, round((self._clock.monotonic() - began) * 1000))
 
     async def _exchange(
-        self, webhook: Webhook, url: str, notification: str, body: str, stamp: str
+        self, webhook: Webhook, url: str, hidden: HiddenAddress, notification: str, body: str, stamp: str
     ) -> tuple[int | None, str | None]:
         headers = {
             "Content-Type": "text/plain; charset=utf-8" if webhook.format is WebhookFormat.PING else "application/json",
@@ -80,15 +88,18 @@ class HttpWebhookSender:
             async with asyncio.timeout(TIMEOUT_S):
                 response = await self._transport.handle_async_request(request)
                 try:
-                    said = await _shown(response)
+                    said = await hidden.answer(response)
                 finally:
                     await response.aclose()
         except TimeoutError:
             return None, f"no answer within {TIMEOUT_S:g} s"
-        except (PermanentError, httpx2.InvalidURL, ValueError) as error:
-            return None, str(error)
+        except (httpx2.InvalidURL, ValueError) as error:
+            # The message contains the part that is wrong, in a form of its own.
+            return None, "the address in the secret is not valid" if webhook.is_secret else str(error)
+        except PermanentError as error:
+            return None, hidden.text(str(error))
         except httpx2.RequestError as error:
-            what = f"{type(error).__name__}: {error}".removesuffix(": ")
+            what = hidden.text(f"{type(error).__name__}: {error}".removesuffix(": "))
             parsed = httpx2.URL(url)
             shown = f"{parsed.scheme}://{parsed.host}/…" if webhook.is_secret else shown_url(parsed)
             return None, f"{shown} cannot be reached: {what}"[:MOST_SHOWN]
@@ -148,5 +159,33 @@ def signature(key: bytes, notification: str, stamp: str, body: str) -> str:
     return f"v1,{base64.b64encode(signed).decode()}"
 
 
-async def _shown(response: httpx2.Response) -> str:
-    return " ".join((await beginning(response, MOST_SHOWN)).decode(errors="replace").split())
+class HiddenAddress:
+    """Masks an address that is a secret in what a receiver answers, which may repeat it: the whole address, its path
+    and query, and their parts, but not its host. `url` is empty for an address that is no secret.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._longest = 0
+        self._mask = Mask(())
+        if url:
+            parts = urlsplit(url)
+            resource = urlunsplit(("", "", parts.path, parts.query, ""))
+            words = [word for text in (parts.path, parts.query, parts.fragment) for word in _BETWEEN.split(text)]
+            forms = [url, resource, parts.path, parts.query, parts.fragment, *words]
+            # A request escapes what is not ASCII, receivers decode what is escaped, and HTML escapes an ampersand.
+            forms += [quote(form, safe=_KEPT) for form in forms] + [unquote(form) for form in forms]
+            forms += [escape(form) for form in forms]
+            self._longest = max(len(form.encode()) for form in forms)
+            self._mask = Mask(form for form in forms if form != "/")
+
+    def text(self, text: str) -> str:
+        return self._mask.text(text)
+
+    async def answer(self, response: httpx2.Response) -> str:
+        """The beginning of the body. More is read than is shown, so that no address is cut in two and not masked."""
+        most = MOST_SHOWN + self._longest
+        body = await beginning(response, most)
+        said = self.text(" ".join(body.decode(errors="replace").split()))
+        if self._longest and len(body) == most:
+            said = said[: -self._longest]
+        return said[:MOST_SHOWN]

@@ -15,7 +15,7 @@ import pytest
 from cronflow.auth.vault import Vault
 from cronflow.backends.clock import SystemClock
 from cronflow.domain.access import Secret
-from cronflow.domain.alert_receivers import Webhook
+from cronflow.domain.alert_receivers import Webhook, WebhookFormat
 from cronflow.domain.alerts import Answer
 from cronflow.executors.webhook import HttpWebhookSender, key_of, signature
 from cronflow.testing.memory import memory_backends
@@ -142,6 +142,64 @@ async def test_an_unsignable_notification_is_not_sent_and_reports_a_remedy(serve
         assert "is not whsec_" in (unfit.error or "")
         assert text not in (unfit.error or "")
     assert server.connections == 0
+
+
+# ------------------------------------------------------------------------------------- an address that is a secret
+
+TOKEN = "T0K3N-n0b0dy-kn0ws"
+
+
+async def posted_to_secret(url: str, body: str = "", server: Server | None = None) -> str:
+    """The error of an answer with this body, from a receiver whose address is a secret."""
+    if server is not None:
+        server.answers["/services/B0X/" + TOKEN] = answer(500, body)
+    found = await posted(Webhook("${secret:HOOKS}", format=WebhookFormat.SLACK), secret=url)
+    assert found.error is not None
+    return found.error
+
+
+ECHOES = {
+    "the address": "no such hook: {url}",
+    "the path": "no such hook: {path}",
+    "the token": f"unknown token {TOKEN}",
+    "as JSON": '{{"path": "\\/services\\/B0X\\/' + TOKEN + '", "key": "s3cr3t+v4lue"}}',
+    "as HTML": "<p>{html}</p>",
+    "decoded": "key s3cr3t v4lue, or s3cr3t+v4lue",
+    "far behind": "x" * 490 + " {path}",
+    "at the very end": "x" * 495 + TOKEN,
+}
+
+
+@pytest.mark.parametrize("echo", ECHOES)
+async def test_an_answer_that_repeats_a_secret_address_is_masked(server: Server, echo: str) -> None:
+    path = f"/services/B0X/{TOKEN}?key=s3cr3t%2Bv4lue&to=a"
+    shown = ECHOES[echo].format(url=server.url + path, path=path, html=path.replace("&", "&amp;"))
+    error = await posted_to_secret(server.url + path, shown, server)
+    assert error.startswith("answered 500: ")
+    for part in (TOKEN, TOKEN[:5], "s3cr3t%2Bv4lue", "s3cr3t+v4lue", "B0X/"):
+        assert part not in error, error
+    assert len(error) <= 520
+
+
+async def test_an_answer_is_cut_and_no_secret_is_cut_in_two(server: Server) -> None:
+    url = f"{server.url}/services/B0X/{TOKEN}"
+    for before in range(470, 530, 3):
+        body = "y" * before + f" {url} " + TOKEN * 40
+        error = await posted_to_secret(url, body, server)
+        assert TOKEN[:4] not in error, before
+        assert error.startswith("answered 500: " + "y" * min(before, 400))
+
+
+async def test_an_answer_of_a_plain_address_is_shown_as_it_is(server: Server) -> None:
+    server.answers["/hook"] = answer(500, "no such path: /hook")
+    assert (await posted(signed(server))).error == "answered 500: no such path: /hook"
+
+
+async def test_a_secret_address_that_is_not_valid_is_not_repeated() -> None:
+    error = await posted_to_secret(f"http://127.0.0.1:{TOKEN}/hook")
+    assert error == "the address in the secret is not valid"
+    public = await posted(Webhook("http://127.0.0.1:nine/hook"))
+    assert "nine" in (public.error or "")
 
 
 async def test_an_answer_is_taken_only_for_2xx() -> None:
