@@ -3,6 +3,9 @@
 Rule: nothing is reported twice and nothing is lost, whoever leads. The latest digest of an alert is settled first: its
 members, which its document names, are marked as grouped. What is still held then is in no digest, and becomes the next
 one. Its id follows from its number, so of two leaders one inserts it, and both settle the members of the stored one.
+
+A round reads one page of an alert, and the next round goes on behind it, so a group that is due does not wait for
+older notifications that are not. In a quiet time only the urgent kinds are read.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ class NotificationGrouper:
     def __init__(self, outbox: Outbox, jobs: JobStore, clock: Clock) -> None:
         self._outbox, self._jobs, self._clock = outbox, jobs, clock
         self._empty: set[str] = set()
+        self._places: dict[str, tuple[datetime, str]] = {}
+        """Of an alert that holds more than a page: the last notification that was looked at."""
 
     async def look(self, records: Sequence[AlertRecord]) -> None:
         """Send the digests that are due. Alerts that hold nothing, and never did, cost no read."""
@@ -39,7 +44,7 @@ class NotificationGrouper:
         if latest is not None and latest.number is not None:
             await self._outbox.settle(latest.id, now)
             number = latest.number
-        held = await self._outbox.held(record.name, MOST_MEMBERS)
+        held = await self._next_page(record, now)
         if not held:
             self._empty.add(edit)
         else:
@@ -54,6 +59,17 @@ class NotificationGrouper:
             if not inserted:
                 # Another leader has made it of other members; what is left is read again in the next round.
                 return
+
+    async def _next_page(self, record: AlertRecord, now: datetime) -> Sequence[Notification]:
+        quiet = record.alert.quiet
+        kinds = quiet.urgent if quiet is not None and quiet.active(now) else None
+        after = self._places.pop(record.name, None)
+        held = await self._outbox.held(record.name, MOST_MEMBERS, after=after, kinds=kinds)
+        if not held and after is not None:
+            held = await self._outbox.held(record.name, MOST_MEMBERS, kinds=kinds)
+        if len(held) == MOST_MEMBERS:
+            self._places[record.name] = held[-1].created_at, held[-1].id
+        return held
 
     async def _groups(
         self, record: AlertRecord, held: Sequence[Notification], now: datetime

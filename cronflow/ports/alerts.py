@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from cronflow.domain.alert_kinds import AlertKind
 from cronflow.domain.alerts import Alert, AlertRecord, Answer, Failing, Notification
 from cronflow.domain.job import JobRecord
 from cronflow.domain.run import Run
@@ -69,8 +70,17 @@ class Outbox(Protocol):
         still waiting is due again after `again_in`. False if its claim is a different one.
         """
 
-    async def held(self, alert: str, limit: int) -> list[Notification]:
-        """The held notifications of an alert, oldest first."""
+    async def held(
+        self,
+        alert: str,
+        limit: int,
+        *,
+        after: tuple[datetime, str] | None = None,
+        kinds: Collection[AlertKind] | None = None,
+    ) -> list[Notification]:
+        """A page of the held notifications of an alert, oldest first; with `kinds`, only of these. `after` is the
+        (created_at, id) of the last one of the previous page.
+        """
 
     async def latest_digest(self, alert: str, group: str | None = None) -> Notification | None:
         """The digest of the alert with the highest number; with `group`, of this group alone."""

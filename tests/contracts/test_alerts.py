@@ -198,7 +198,34 @@ async def test_held_notices_are_listed_in_order_and_never_claimed(stores: Backen
     other = a_notice("msg_4", state=held, alert="other")
     await stores.outbox.put([third, second, first, other, a_notice("msg_5")])
     assert await stores.outbox.held("billing", 2) == [first, second]
+    assert await stores.outbox.held("billing", 2, after=(second.created_at, second.id)) == [third]
+    assert await stores.outbox.held("billing", 2, after=(second.created_at, "msg_1")) == [second, third]
     assert [one.id for one in await stores.outbox.claim("c", MINUTE, 10)] == ["msg_5"]
+
+
+async def test_held_notices_of_some_kinds_are_listed(stores: Backends) -> None:
+    held, late = NotificationState.HELD, AlertKind.LATE
+    kinds = (AlertKind.FAILED, late, AlertKind.FAILED, AlertKind.RECOVERED, late)
+    notices = [
+        a_notice(f"msg_{n}", state=held, kind=kind, created_at=LONG_AGO + n * MINUTE) for n, kind in enumerate(kinds)
+    ]
+    await stores.outbox.put(notices)
+    assert await stores.outbox.held("billing", 9, kinds=(late,)) == [notices[1], notices[4]]
+    both = (late, AlertKind.RECOVERED)
+    assert await stores.outbox.held("billing", 2, kinds=both) == [notices[1], notices[3]]
+    place = notices[1].created_at, notices[1].id
+    assert await stores.outbox.held("billing", 2, kinds=both, after=place) == [notices[3], notices[4]]
+    assert await stores.outbox.held("billing", 9, kinds=()) == []
+
+
+async def test_held_notices_come_from_an_index_in_their_order(mongo_url: str, emptied_namespace: str) -> None:
+    async with emptied(mongo_url, emptied_namespace) as database:
+        match = {"alert": "billing", "held": True}
+        for chosen in (match, match | {"kind": {"$in": ["failed", "late"]}}):
+            found = await database["notices"].find(chosen).sort([("created_at", 1), ("_id", 1)]).limit(9).explain()
+            plan = str(found["queryPlanner"]["winningPlan"])
+            assert "COLLSCAN" not in plan
+            assert "'SORT'" not in plan, plan
 
 
 async def test_a_digest_settles_the_members_that_it_names_and_are_held(stores: Backends) -> None:

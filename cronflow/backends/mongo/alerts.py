@@ -16,7 +16,7 @@ from pymongo.errors import DuplicateKeyError
 from cronflow.backends import codec
 from cronflow.backends.mongo.bound_jobs import records
 from cronflow.backends.mongo.database import MongoDatabase, NamedCollection
-from cronflow.domain.alert_kinds import KEPT, kept
+from cronflow.domain.alert_kinds import KEPT, AlertKind, kept
 from cronflow.domain.alerts import AlertRecord, Failing, Notification
 from cronflow.domain.job import JobRecord
 from cronflow.domain.run import Run
@@ -174,9 +174,23 @@ class MongoOutbox:
             result = await self._notices.update_one({"_id": notification.id, "claim": notification.claim}, update)
         return bool(result.matched_count)
 
-    async def held(self, alert: str, limit: int) -> list[Notification]:
+    async def held(
+        self,
+        alert: str,
+        limit: int,
+        *,
+        after: tuple[datetime, str] | None = None,
+        kinds: Collection[AlertKind] | None = None,
+    ) -> list[Notification]:
+        match: dict[str, Any] = {"alert": alert, "held": True}
+        if kinds is not None:
+            match["kind"] = {"$in": [kind.value for kind in kinds]}
+        if after is not None:
+            created_at, notification = after
+            match["created_at"] = {"$gte": created_at}
+            match["$or"] = [{"created_at": {"$gt": created_at}}, {"_id": {"$gt": notification}}]
         async with self._database.translated():
-            cursor = self._notices.find({"alert": alert, "held": True}).sort([("created_at", 1), ("_id", 1)])
+            cursor = self._notices.find(match).sort([("created_at", 1), ("_id", 1)])
             found = await cursor.limit(limit).to_list(None)
         return [codec.notification(document) for document in found]
 

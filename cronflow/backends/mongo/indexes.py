@@ -203,6 +203,11 @@ INDEXES = {
             partialFilterExpression={"held": True},
         ),
         IndexModel(
+            [("alert", ASCENDING), ("kind", ASCENDING), ("created_at", ASCENDING), ("_id", ASCENDING)],
+            name="held_kinds",
+            partialFilterExpression={"held": True},
+        ),
+        IndexModel(
             [("alert", ASCENDING), ("number", DESCENDING), ("group", ASCENDING)],
             name="digests",
             partialFilterExpression={"number": {"$gt": 0}},

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from operator import attrgetter
 
+from cronflow.domain.alert_kinds import AlertKind
 from cronflow.domain.alerts import AlertRecord, Failing, Notification, NotificationState
 from cronflow.domain.job import JobRecord
 from cronflow.domain.run import Run
@@ -53,10 +54,20 @@ class MemoryOutbox(DocumentPort, port="outbox"):
             self.documents.due[notification.id] = self.clock.now() + again_in
         return True
 
-    async def held(self, alert: str, limit: int) -> list[Notification]:
+    async def held(
+        self,
+        alert: str,
+        limit: int,
+        *,
+        after: tuple[datetime, str] | None = None,
+        kinds: Collection[AlertKind] | None = None,
+    ) -> list[Notification]:
         return self.documents.notifications.page(
             attrgetter("created_at", "id"),
-            lambda one: one.alert == alert and one.state is NotificationState.HELD,
+            lambda one: (
+                one.alert == alert and one.state is NotificationState.HELD and (kinds is None or one.kind in kinds)
+            ),
+            after=after,
             limit=limit,
         )
 
