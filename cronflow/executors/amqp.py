@@ -19,6 +19,7 @@ import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, timedelta
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
@@ -98,15 +99,15 @@ class AmqpExecutor:
             why = f"nothing was sent to {where}: it has failed too often, its circuit is open"
             return AttemptResult(Outcome.DEFERRED, error=why, delay=timedelta(seconds=refusal.retry_in_s))
 
-    async def broker(self, url: str, host: str, port: int) -> Broker:
-        """The broker at this address. Raises PermanentError if this node may not contact it, and gaierror."""
+    def broker(self, url: str, host: str, port: int) -> Broker:
+        """The broker at this address."""
         # Imported here, because the library is optional.
         from cronflow.executors.amqp_broker import Broker
 
-        await checked_addresses(host, port, self._allowed_hosts)
         broker = self._brokers.get(url)
         if broker is None:
-            broker = self._brokers[url] = Broker(url, forget=lambda: self._brokers.pop(url, None))
+            resolve = partial(checked_addresses, host, port, self._allowed_hosts)
+            broker = self._brokers[url] = Broker(url, resolve, forget=lambda: self._brokers.pop(url, None))
         return broker
 
     def reply_queue(self, target: AmqpTarget, node: str) -> str | None:
@@ -163,8 +164,7 @@ class _Attempt:
 
         try:
             async with asyncio.timeout_at(deadline):
-                broker = await self._owner.broker(self._target.url, host, port)
-                return await self._publish(stack, broker)
+                return await self._publish(stack, self._owner.broker(self._target.url, host, port))
         except TimeoutError:
             text = f"{self._what} was not confirmed within {format_duration(self._assignment.job.timeout)}"
             raise HostFailed(AttemptResult(Outcome.TIMEOUT, error=text)) from None

@@ -5,6 +5,9 @@ opened again while replies are awaited, and closed when it has been idle. Each m
 a broker closes the channel of a message that it refuses. Replies wait in a durable queue of the node, so neither a lost
 connection nor a restart of the broker loses them; it is deleted when the node has not used it for a day.
 
+The name of the broker is resolved here, and the connection goes to a checked address, so DNS that changes in between
+cannot bypass the check. TLS verifies the certificate for the name.
+
 It does not publish again, and it does not decide what a failure means for the attempt.
 """
 
@@ -12,16 +15,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import aio_pika
 import structlog
 from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage
+from aiormq.connection import TransportFactory
 from aiormq.exceptions import (
     AMQPConnectionError,
     AMQPError,
@@ -36,6 +41,7 @@ from aiormq.exceptions import (
 from pamqp.common import FieldTable
 from yarl import URL
 
+from cronflow.domain.errors import PermanentError
 from cronflow.ports import LineSink
 
 # Failures are in the result of the attempt.
@@ -95,11 +101,39 @@ def correlation_id(run: str, fence: int) -> str:
     return f"{run}#{fence}"
 
 
-class Broker:
-    """A broker at one address. `forget` is called when its idle connection has been closed."""
+class _CheckedTransport(TransportFactory):
+    """Connects to the first of these addresses that answers, whatever the name in the URL resolves to by now."""
 
-    def __init__(self, url: str, *, forget: Callable[[], object], idle_s: float = IDLE_S) -> None:
+    def __init__(self, addresses: Sequence[str], context: ssl.SSLContext | None) -> None:
+        self._addresses = addresses
+        self._context = context
+
+    async def create(self, url: URL, **_: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        name = url.host if self._context is not None else None
+        failure = OSError(f"{url.host} has no address")
+        for address in self._addresses:
+            try:
+                return await asyncio.open_connection(address, url.port, ssl=self._context, server_hostname=name)
+            except OSError as error:
+                failure = error
+        raise AMQPConnectionError(*failure.args) from failure
+
+
+class Broker:
+    """A broker at one address. `resolve` returns the addresses that may be contacted, or raises PermanentError or
+    gaierror; so does whatever connects. `forget` is called when its idle connection has been closed.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        resolve: Callable[[], Awaitable[Sequence[str]]],
+        *,
+        forget: Callable[[], object],
+        idle_s: float = IDLE_S,
+    ) -> None:
         self._url = url
+        self._resolve = resolve
         self._forget = forget
         self._idle_s = idle_s
         self._users = 0
@@ -163,12 +197,10 @@ class Broker:
                 return self._connection
             self._consuming.clear()
             try:
-                connection = await aio_pika.connect(
-                    URL(self._url).update_query(heartbeat=HEARTBEAT_S),
-                    timeout=CONNECT_TIMEOUT_S,
-                    ssl_context=ssl.create_default_context() if self._url.startswith("amqps:") else None,
-                    client_properties={"connection_name": "cronflow"},
-                )
+                async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                    connection = await self._open(await self._resolve())
+            except socket.gaierror:
+                raise
             except (AuthenticationError, ProbableAuthenticationError) as error:
                 raise BrokerRefused(f"the broker refused the login ({_text(error)})") from error
             except ConnectionNotAllowed as error:
@@ -180,6 +212,18 @@ class Broker:
             connection.close_callbacks.add(self._on_connection_closed)
             self._connection = connection
             return connection
+
+    async def _open(self, addresses: Sequence[str]) -> AbstractConnection:
+        context = ssl.create_default_context() if self._url.startswith("amqps:") else None
+        connection = aio_pika.Connection(
+            URL(self._url).update_query(heartbeat=HEARTBEAT_S),
+            ssl_context=context,
+            client_properties={"connection_name": "cronflow"},
+        )
+        # The library passes it on, and has no parameter for it.
+        connection.kwargs["transport_factory"] = _CheckedTransport(addresses, context)
+        await connection.connect()
+        return connection
 
     async def _consume(self, queue: str) -> None:
         """Consume the queue, unless this connection does already."""
@@ -238,7 +282,7 @@ class Broker:
             try:
                 for queue in sorted({awaited.queue for awaited in self._awaited.values()}):
                     await self._consume(queue)
-            except (BrokerLost, BrokerRefused, MessageRejected) as error:
+            except (BrokerLost, BrokerRefused, MessageRejected, PermanentError, OSError) as error:
                 log.warning("cannot wait for replies; trying again", error=str(error))
                 await asyncio.sleep(RECONNECT_S)
             else:

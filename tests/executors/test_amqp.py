@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import aio_pika
@@ -22,6 +25,7 @@ from cronflow.executors.amqp import AmqpExecutor
 from cronflow.executors.http import Breakers
 from tests.executors import FENCE, RUN, Lines, assignment
 from tests.rabbitmq import RabbitServer, taken
+from tests.secured import certificates
 from tests.servers import fresh_namespace
 from tests.waiting import eventually
 
@@ -217,6 +221,87 @@ async def test_a_broker_that_is_down_is_not_called_by_every_run_and_where_nothin
         assert "is not allowed on this node" in (refused.error or "")
         options = await sending(executor, AmqpTarget("${secret:X}", routing_key="x"), Lines())
         assert options.outcome is Outcome.PERMANENT
+
+
+class Names:
+    """Resolves one name: first to the loopback, and then to where no job may go."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        self.asked = 0
+        real = socket.getaddrinfo
+
+        def resolve(host: Any, port: Any, *args: Any, **kwargs: Any) -> Any:
+            if host != name:
+                return real(host, port, *args, **kwargs)
+            self.asked += 1
+            return real("127.0.0.1" if self.asked == 1 else "169.254.169.254", port, *args, **kwargs)
+
+        monkeypatch.setattr(socket, "getaddrinfo", resolve)
+
+
+async def test_the_connection_goes_to_the_address_that_was_checked(
+    executor: AmqpExecutor, rabbit: RabbitServer, channel: AbstractChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = await channel.declare_queue(fresh_namespace(), auto_delete=True)
+    names = Names(monkeypatch, "broker.example.com")
+    target = AmqpTarget(rabbit.url.replace("127.0.0.1", "broker.example.com"), routing_key=queue.name)
+    for _ in range(2):
+        sent = await sending(executor, target, Lines())
+        assert sent.outcome is Outcome.OK, sent.error
+        await taken(channel, queue.name)
+    assert names.asked == 1, "an open connection needs no address"
+    async with AmqpExecutor(namespace="t") as other:
+        refused = await sending(other, target, Lines())
+    assert refused.outcome is Outcome.PERMANENT
+    assert "never talks to link-local and metadata addresses" in (refused.error or "")
+
+
+async def test_a_name_that_does_not_resolve_fails_the_attempt_and_the_next_address_is_tried(
+    rabbit: RabbitServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def several(host: str, port: int | None, allowed: object) -> list[str]:
+        if host == "nowhere.example.com":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return ["127.0.0.2", "127.0.0.1"]
+
+    monkeypatch.setattr(amqp, "checked_addresses", several)
+    async with AmqpExecutor(namespace="t") as executor:
+        nowhere = AmqpTarget("amqp://nowhere.example.com", routing_key="x")
+        lost = await sending(executor, nowhere, Lines())
+        assert (lost.outcome, lost.error) == (
+            Outcome.ERROR,
+            "nowhere.example.com cannot be resolved: Name or service not known",
+        )
+        url = rabbit.url.replace("127.0.0.1", "broker.example.com")
+        unbound = await sending(executor, AmqpTarget(url, routing_key="nobody-listens"), Lines())
+        assert "no queue is bound" in (unbound.error or "")
+
+
+async def test_the_certificate_of_a_checked_address_is_verified_for_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = certificates(tmp_path)
+    asked: list[str | None] = []
+    server_side = made.context
+    server_side.sni_callback = lambda _socket, name, _context: asked.append(name)
+    trusting = ssl.create_default_context(cafile=made.authority)
+    monkeypatch.setattr(ssl, "create_default_context", lambda: trusting)
+
+    async def here(host: str, port: int | None, allowed: object) -> list[str]:
+        return ["127.0.0.1"]
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    monkeypatch.setattr(amqp, "checked_addresses", here)
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0, ssl=server_side)
+    port = server.sockets[0].getsockname()[1]
+    async with server, AmqpExecutor(namespace="t") as executor:
+        for name, verified in (("localhost", True), ("broker.example.com", False)):
+            failed = await sending(executor, AmqpTarget(f"amqps://{name}:{port}", routing_key="x"), Lines())
+            assert failed.outcome is Outcome.ERROR
+            assert ("certificate verify failed" in (failed.error or "")) is not verified, failed.error
+    assert asked == ["localhost", "broker.example.com"]
 
 
 async def test_a_node_without_the_extra_declines_and_announces_it(monkeypatch: pytest.MonkeyPatch) -> None:
