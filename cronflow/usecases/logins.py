@@ -103,6 +103,12 @@ class Logins:
         """Count an attempt of this address to log in, before its request is read. Raises TooSoon."""
         await self._count(_by_address(address), FREE_BY_ADDRESS)
 
+    async def count_sign_in(self, address: str) -> None:
+        """Count a login through the provider that this address begins. Raises TooSoon. They have a count of their own,
+        because a link of another site can begin one, and must not use up the attempts with a password.
+        """
+        await self._count(_sign_in_by_address(address), FREE_BY_ADDRESS)
+
     async def login(self, name: str, password: str, address: str) -> IssuedTokens | None:
         """Start a session after `count_attempt`; None for a wrong name or password. Raises TooSoon, and SignInRefused
         if passwords are switched off for this name, whether it exists or not.
@@ -171,9 +177,9 @@ class Logins:
         if not limit:
             await self._auditor.record("", Changed("login.refuse", f"user:{name or '?'}", None, facts))
 
-    async def succeeded(self, address: str) -> None:
-        """Take back the attempt of this address, which has logged in."""
-        await self._backends.limiter.take_back(_by_address(address))
+    async def signed_in(self, address: str) -> None:
+        """Take back what `count_sign_in` counted for this address, which has logged in."""
+        await self._backends.limiter.take_back(_sign_in_by_address(address))
 
     async def _count(self, key: str, free: int) -> None:
         wait_s = await self._backends.limiter.attempt(key, free, FIRST_WAIT_S, LONGEST_WAIT_S)
@@ -303,6 +309,10 @@ class Logins:
 
 def _by_address(address: str) -> str:
     return f"login:{network_of(address)}"
+
+
+def _sign_in_by_address(address: str) -> str:
+    return f"login:oidc:{network_of(address)}"
 
 
 def network_of(address: str) -> str:

@@ -180,6 +180,36 @@ async def test_the_browser_goes_on_to_a_view_and_nowhere_else(api: Replica, prov
         assert answer.headers["location"] == f"{PUBLIC}/#signed-in", goal
 
 
+@pytest.mark.parametrize("dest", ["image", "iframe", "script", "empty", "embed"])
+async def test_a_page_of_another_site_begins_no_login_and_uses_up_no_attempt(
+    api: Replica, provider: Provider, dest: str
+) -> None:
+    for _ in range(25):
+        loaded = await api.send("GET", "/auth/oidc/start", headers={"Sec-Fetch-Dest": dest})
+        assert (loaded.status_code, "set-cookie" in loaded.headers) == (403, False)
+        sent = await api.send("POST", "/auth/oidc/device", headers={"Sec-Fetch-Site": "cross-site"})
+        assert sent.status_code == 403
+    opened = await api.send("GET", "/auth/oidc/start", headers={"Sec-Fetch-Dest": "document"})
+    assert opened.status_code == 303
+    assert (await api.login()).status_code == 200
+
+
+async def test_logins_through_the_provider_have_a_count_of_their_own(api: Replica, provider: Provider) -> None:
+    for _ in range(20):
+        assert (await api.send("GET", "/auth/oidc/start")).status_code == 303
+    assert (await api.send("GET", "/auth/oidc/start")).status_code == 429
+    assert (await api.send("POST", "/auth/oidc/device")).status_code == 429
+    assert (await api.login()).status_code == 200
+    assert (await api.send("GET", "/auth/oidc/start", address="192.0.2.9")).status_code == 303
+
+
+async def test_a_login_through_the_provider_that_succeeds_is_not_counted(api: Replica, provider: Provider) -> None:
+    for _ in range(19):
+        assert (await api.send("GET", "/auth/oidc/start")).status_code == 303
+    for _ in range(2):
+        await page_of(api, provider, "grace")
+
+
 async def test_an_answer_counts_once_and_only_in_the_browser_that_asked(api: Replica, provider: Provider) -> None:
     mine, theirs = [await visit(api, provider, "ada") for _ in range(2)]
     for cookie in ("", theirs.cookie, f"{mine.cookie.partition('=')[0]}=guessed"):

@@ -12,12 +12,12 @@ import re
 from typing import Annotated
 
 import structlog
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 from starlette.responses import RedirectResponse
 
 from cronflow.api.bodies import Input, body, secret_text
 from cronflow.api.responses import PREFIX, may, new_router
-from cronflow.api.routes.logins import LONGEST_TOKEN, Address, UsesLogins, access_schema, keep_refresh_token
+from cronflow.api.routes.logins import LONGEST_TOKEN, UsesLogins, access_schema, keep_refresh_token
 from cronflow.api.static_page import VIEWS
 from cronflow.domain.errors import BackendUnavailable, CronFlowError, InvalidInput, NotFound, Problem
 from cronflow.domain.single_sign_on import SignInRefused
@@ -83,6 +83,26 @@ def _single_sign_on(request: Request) -> SingleSignOn:
 UsesSingleSignOn = Annotated[SingleSignOn, Depends(_single_sign_on)]
 
 
+async def _opened(logins: UsesLogins, request: Request) -> None:
+    """Counts a login that a browser begins. Refuses an image, a frame or a script of a page: only a person who opens
+    the address begins one.
+    """
+    if request.headers.get("sec-fetch-dest", "document") != "document":
+        raise HTTPException(403, "this address is opened in a browser, and not loaded by a page")
+    await logins.count_sign_in(_client(request))
+
+
+async def _commanded(logins: UsesLogins, request: Request) -> None:
+    """Counts a login that a command begins. Refuses what another site makes a browser send."""
+    if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        raise HTTPException(403, "this route is for commands, and not for other sites")
+    await logins.count_sign_in(_client(request))
+
+
+def _client(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
 @router.get("/auth/options")
 async def login_options(request: Request, logins: UsesLogins) -> LoginOptionsSchema:
     """How people can log in."""
@@ -91,10 +111,15 @@ async def login_options(request: Request, logins: UsesLogins) -> LoginOptionsSch
     return {"password": logins.passwords_for_all, "single_sign_on": sign_in}  # type: ignore[typeddict-item]
 
 
-@browser.get("/auth/oidc/start", status_code=303, response_class=Response, responses=may(404))
+@browser.get(
+    "/auth/oidc/start",
+    status_code=303,
+    response_class=Response,
+    responses=may(403, 404),
+    dependencies=[Depends(_opened)],
+)
 async def start_single_sign_on(
     logins: UsesLogins,
-    address: Address,
     single_sign_on: UsesSingleSignOn,
     request: Request,
     goal: Annotated[
@@ -141,7 +166,7 @@ async def finish_single_sign_on(
     except (SignInRefused, CronFlowError) as failure:
         answer = _back(single_sign_on, failure)
     else:
-        await logins.succeeded(request.client.host if request.client else "")
+        await logins.signed_in(_client(request))
         answer = RedirectResponse(f"{single_sign_on.public_url}{goal}{SIGNED_IN}", 303)
         keep_refresh_token(request, answer, given.refresh_token)
     if proof:
@@ -149,8 +174,8 @@ async def finish_single_sign_on(
     return answer
 
 
-@router.post("/auth/oidc/device", responses=may(404))
-async def start_device_login(single_sign_on: UsesSingleSignOn, address: Address) -> DeviceLoginSchema:
+@router.post("/auth/oidc/device", responses=may(403, 404), dependencies=[Depends(_commanded)])
+async def start_device_login(single_sign_on: UsesSingleSignOn) -> DeviceLoginSchema:
     """Begin a login with a code that the person enters in any browser (RFC 8628). 404 when the identity provider does
     not offer it.
     """
@@ -185,13 +210,13 @@ async def poll_device_login(
     if isinstance(found, NotYet):
         response.status_code = 202
         return {"slow_down": found.slow_down}
-    await logins.succeeded(request.client.host if request.client else "")
+    await logins.signed_in(_client(request))
     return {**access_schema(found), "refresh_token": found.refresh_token}
 
 
-@router.post("/auth/oidc/loopback", responses=may(404))
+@router.post("/auth/oidc/loopback", responses=may(403, 404), dependencies=[Depends(_commanded)])
 async def start_loopback_login(
-    address: Address, asked: Annotated[LoopbackInput, body(LoopbackInput)], single_sign_on: UsesSingleSignOn
+    asked: Annotated[LoopbackInput, body(LoopbackInput)], single_sign_on: UsesSingleSignOn
 ) -> LoopbackLoginSchema:
     """Begin a login of a command that opens a browser on its machine and listens there (RFC 8252)."""
     if not 1024 <= asked.port <= 65535:
@@ -211,7 +236,7 @@ async def finish_loopback_login(
     role.
     """
     given = await single_sign_on.finish_loopback(asked.state, asked.handle, asked.code, asked.iss)
-    await logins.succeeded(request.client.host if request.client else "")
+    await logins.signed_in(_client(request))
     return {**access_schema(given), "refresh_token": given.refresh_token}
 
 
