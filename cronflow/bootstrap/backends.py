@@ -23,6 +23,7 @@ from cronflow.backends.mongo.chains import MongoChainStore
 from cronflow.backends.mongo.control import MongoControl, MongoServerClock
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.mongo.events import MongoEventStore, MongoRollupStore, MongoTotals
+from cronflow.backends.mongo.job_health import MongoJobHealthStore
 from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore, MongoVersionStore
 from cronflow.backends.mongo.limits import MongoLimitStore
 from cronflow.backends.mongo.logs import MongoLogStore
@@ -97,6 +98,7 @@ def adapters(redis: RedisConnection, mongo: MongoDatabase, *, lock_s: float = 35
         alerts=MongoAlertStore(mongo),
         outbox=MongoOutbox(mongo),
         alert_conditions=MongoAlertConditions(mongo),
+        job_health=MongoJobHealthStore(mongo),
         limits=MongoLimitStore(mongo),
         calendars=MongoCalendarStore(mongo),
         limiter=RedisRateLimiter(redis),

@@ -23,6 +23,7 @@ from cronflow.leader.definition_monitor import DefinitionMonitor
 from cronflow.leader.dispatcher import Dispatcher
 from cronflow.leader.elector import Elector
 from cronflow.leader.held_fires import HeldFires
+from cronflow.leader.job_health_monitor import JobHealthMonitor
 from cronflow.leader.late_inserts import LateInserts
 from cronflow.leader.limits import LimitGate, PermitRecovery
 from cronflow.leader.long_run_monitor import LongRunMonitor
@@ -55,6 +56,7 @@ from cronflow.ports import UNMETERED, Backends, Clock, Executor, Meter, Notifica
 from cronflow.usecases.calendar_binding import CalendarUpdates
 from cronflow.usecases.edit import Editor
 from cronflow.usecases.job_breakers import JobBreakers
+from cronflow.usecases.job_health import JobHealthReader
 from cronflow.usecases.pause_after import PauseAfterFailures
 from cronflow.usecases.runs import Canceller
 from cronflow.worker.attempt_log import LINES_PER_RUN
@@ -367,6 +369,7 @@ def build_node(
         pause_after,
     )
     long_run_monitor = LongRunMonitor(backends.runs, backends.events, elector, clock, emit)
+    job_health_monitor = JobHealthMonitor(JobHealthReader(backends, clock), elector, emit)
     definition_monitor = DefinitionMonitor(backends.events, elector, clock, lambda: node_monitor.members, emit)
     drain = Drain(
         backends.membership, backends.election, heartbeat, elector, worker, clock, timings, node=node, emit=emit
@@ -397,6 +400,7 @@ def build_node(
         NodeRole("node monitor", node_monitor.step, node_monitor.wake),
         NodeRole("minimum nodes", minimum_nodes.step, minimum_nodes.wake),
         NodeRole("long run monitor", long_run_monitor.step, long_run_monitor.wake),
+        NodeRole("job health monitor", job_health_monitor.step, job_health_monitor.wake),
         recorder.replaying,
         recorder.publishing,
     ]

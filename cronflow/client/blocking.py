@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         UndrainSchema,
     )
     from cronflow.schemas.job_graph import JobGraphSchema
+    from cronflow.schemas.job_health import JobHealthSchema
     from cronflow.schemas.jobs import AppliedSchema, DeletedSchema, FiresSchema, JobSchema, VersionSchema
     from cronflow.schemas.recovery import RecoverySchema
     from cronflow.schemas.runs import AskedSchema, LogSchema, ReplaySchema, ReportSchema, RunDetailSchema, RunSchema
@@ -262,9 +263,11 @@ class Jobs:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    def list(self, q: str = "", *, label: Sequence[str] = (), enabled: bool | None = None) -> Iterator[JobSchema]:
-        """Jobs, by name: `q` in the name or description; labels as `key` or `key=value`."""
-        call = get(path_of("jobs"), q=q, label=[*label], enabled=enabled, limit=PAGE)
+    def list(
+        self, q: str = "", *, label: Sequence[str] = (), enabled: bool | None = None, health: str | None = None
+    ) -> Iterator[JobSchema]:
+        """Jobs, by name: `q` in the name or description; labels as `key` or `key=value`; `health` as in `health`."""
+        call = get(path_of("jobs"), q=q, label=[*label], enabled=enabled, health=health, limit=PAGE)
         return self._client.pages(call)
 
     def get(self, name: str) -> JobSchema:
@@ -404,6 +407,12 @@ class Jobs:
         sent = [{"job": move["job"], "version": move["version"], "cron": move["after"]} for move in moves]
         call = Call("POST", path_of("jobs", "spread", "apply"), body={"moves": sent}, repeatable=True)
         return (self._client.send(call))["moves"]
+
+    def health(self, job: str | None = None) -> JobHealthSchema:
+        """The jobs that need attention, or what is the matter with `job`: `stuck`, `overdue`, `failing`, `paused` or
+        `never_ran`.
+        """
+        return self._client.send(get(path_of("job-health"), job=job))
 
     def graph(self, job: str | None = None) -> JobGraphSchema:
         """The jobs that follow other jobs; with `job` the part that leads to it or follows it."""

@@ -32,6 +32,7 @@ from cronflow.domain.backfill import BackfillScope, parse_rate
 from cronflow.domain.catch_up import CatchUpProgress
 from cronflow.domain.errors import BackendUnavailable, Conflict, NotFound
 from cronflow.domain.job import Job, JobRecord, Retry
+from cronflow.domain.job_health import JobHealth
 from cronflow.domain.run import RunState, at_least
 from cronflow.domain.shadow import JobMode
 from cronflow.domain.spread import MinuteMove, SpreadBy
@@ -55,6 +56,7 @@ from cronflow.schemas.cluster import (
     undrain_schema,
 )
 from cronflow.schemas.job_graph import JobGraphSchema, job_graph_schema
+from cronflow.schemas.job_health import JobHealthSchema, job_health_schema
 from cronflow.schemas.jobs import (
     AppliedSchema,
     DeletedSchema,
@@ -165,9 +167,10 @@ class LocalClient:
 
 class LocalJobs(Resource):
     async def list(
-        self, q: str = "", *, label: Sequence[str] = (), enabled: bool | None = None
+        self, q: str = "", *, label: Sequence[str] = (), enabled: bool | None = None, health: str | None = None
     ) -> AsyncIterator[JobSchema]:
-        wanted = JobFilter(text=q, labels=labels_of(label), enabled=enabled)
+        names = None if health is None else (await self._service.health.report()).names(JobHealth(health))
+        wanted = JobFilter(text=q, labels=labels_of(label), enabled=enabled, names=names)
         after: str | None = ""
         while after is not None:
             found, after = await self._service.search.jobs(wanted, after=after, limit=page_size(None))
@@ -278,6 +281,9 @@ class LocalJobs(Resource):
     async def move(self, moves: Sequence[MinuteMoveSchema]) -> Sequence[MinuteMoveSchema]:
         wanted = [MinuteMove(move["job"], move["version"], move["before"], move["after"]) for move in moves]
         return [minute_move_schema(move) for move in await self._service.spread.apply(wanted, by=self._by)]
+
+    async def health(self, job: str | None = None) -> JobHealthSchema:
+        return job_health_schema(await self._service.health.report(), job=job or "")
 
     async def graph(self, job: str | None = None) -> JobGraphSchema:
         return job_graph_schema(await self._service.graph.graph(job or ""))

@@ -406,6 +406,40 @@ class RunsUnplaced(Event):
 
 
 @event
+class JobsOverdue(Event):
+    """Jobs were due more than a minute ago, and nothing has been planned for them."""
+
+    count: int
+    job: str
+    reason: str
+    severity = Severity.WARN
+    message = "{count:job is|jobs are} overdue ({count:=|for example }{job}): {reason}"
+
+
+@event
+class JobsStuck(Event):
+    """Runs of jobs have waited for more than a minute for a node with room. Those that no node can run are reported as
+    `runs_unplaced`, and those that take longer than usual as `run_long`.
+    """
+
+    count: int
+    job: str
+    reason: str
+    severity = Severity.WARN
+    message = "{count:job is|jobs are} stuck ({count:=|for example }{job}): {reason}"
+
+
+@event
+class JobsRecovered(Event):
+    """Jobs are no longer overdue, or no longer stuck."""
+
+    count: int
+    job: str
+    health: str
+    message = "{count:job is|jobs are} no longer {health} ({count:=|for example }{job})"
+
+
+@event
 class RunsLost(Event):
     """Runs whose worker is gone and that must not start twice. They are dead letters."""
 

@@ -23,6 +23,7 @@ from cronflow.domain.rollup import Bucket, BucketSize, quantile_ms, summed
 from cronflow.ports import Backends, Clock
 from cronflow.schemas import iso, optional_iso
 from cronflow.schemas.cluster import MaintenanceSchema, capacity_of, maintenance_schema, node_state
+from cronflow.schemas.job_health import HealthCountsSchema, health_counts_schema
 from cronflow.schemas.stream import (
     JobCountsSchema,
     LatencySchema,
@@ -33,6 +34,7 @@ from cronflow.schemas.stream import (
     ServerSchema,
     StreamQuantilesSchema,
 )
+from cronflow.usecases.job_health import JobHealthReader
 
 MOST_NODES = 200
 MOST_OPEN = 100_000
@@ -48,6 +50,7 @@ class SlowCounts:
     jobs: JobCountsSchema | None = None
     open: int | None = None
     dead_letters: int | None = None
+    health: HealthCountsSchema | None = None
     next: list[NextJobSchema] = field(default_factory=list)
 
 
@@ -67,6 +70,7 @@ class State:
         self._backends = backends
         self._clock = clock
         self._config = config
+        self._health = JobHealthReader(backends, clock)
         self._seen: dict[datetime, Mapping[str, int]] | None = None
         self._seen_at = 0.0
         self._slow_counts = SlowCounts()
@@ -109,6 +113,7 @@ class State:
             "rates": self._rated,
             "latency": self._latency,
             "jobs": self._slow_counts.jobs,
+            "health": self._slow_counts.health,
             "dead_letters": self._slow_counts.dead_letters,
             "next": self._slow_counts.next,
             "breakers": _breakers(members),
@@ -153,11 +158,12 @@ class State:
         return ping
 
     async def _count(self, now: datetime) -> SlowCounts:
-        counts, open_runs, dead, due = await asyncio.gather(
+        counts, open_runs, dead, due, health = await asyncio.gather(
             self._backends.totals.jobs(),
             self._backends.totals.open_runs(MOST_OPEN),
             self._backends.dead_letters.count(),
             self._backends.jobs.due(now + timedelta(days=1), NEXT_JOBS),
+            self._health.report(),
         )
         return SlowCounts(
             jobs={
@@ -168,6 +174,7 @@ class State:
             },
             open=open_runs,
             dead_letters=dead,
+            health=health_counts_schema(health),
             next=[{"job": record.name, "at": optional_iso(record.due_at)} for record in due],
         )
 

@@ -56,6 +56,7 @@ from cronflow.ports.events import (
     discard_event,
 )
 from cronflow.ports.executors import Executor, LineSink, SelectiveExecutor
+from cronflow.ports.job_health import JobHealthStore, NeverRan
 from cronflow.ports.limits import LimitStore, PermitKey, Waiter
 from cronflow.ports.metrics import UNMETERED, Exposition, Meter, Reading
 from cronflow.ports.stores import (
@@ -119,6 +120,7 @@ __all__ = [
     "Found",
     "HeldFire",
     "JobCounts",
+    "JobHealthStore",
     "JobLock",
     "JobReach",
     "JobStore",
@@ -137,6 +139,7 @@ __all__ = [
     "Membership",
     "Meter",
     "Move",
+    "NeverRan",
     "NotificationSender",
     "OpenRun",
     "Outbox",

@@ -23,6 +23,7 @@ from cronflow.ports.chains import ChainStore
 from cronflow.ports.clock import ServerClock
 from cronflow.ports.coordination import Bus, CoordinationAdmin, Election, Membership, Queue
 from cronflow.ports.events import EventStore, Feed, LiveTail, RollupStore, Totals
+from cronflow.ports.job_health import JobHealthStore
 from cronflow.ports.limits import LimitStore
 from cronflow.ports.stores import (
     Archive,
@@ -74,6 +75,7 @@ class Backends:
     alerts: AlertStore
     outbox: Outbox
     alert_conditions: AlertConditions
+    job_health: JobHealthStore
     limits: LimitStore
     calendars: CalendarStore
     limiter: RateLimiter

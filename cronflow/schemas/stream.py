@@ -8,6 +8,7 @@ from typing import Literal, NotRequired
 from cronflow.domain.events import RecordedEvent, Severity, fields_of
 from cronflow.schemas import Schema, iso
 from cronflow.schemas.cluster import MaintenanceSchema, NodeState
+from cronflow.schemas.job_health import HealthCountsSchema
 from cronflow.schemas.runs import LogSchema, RunDetailSchema
 
 
@@ -144,6 +145,8 @@ class LiveSchema(Schema):
     """Delay and duration of runs."""
     jobs: JobCountsSchema | None
     """Number of jobs; null: not counted yet."""
+    health: HealthCountsSchema | None
+    """Number of jobs that need attention; null: not counted yet."""
     dead_letters: int | None
     """Dead letters; null: not counted yet."""
     next: list[NextJobSchema]

@@ -12,6 +12,7 @@ from cronflow.usecases.catch_up import CatchUpUseCases
 from cronflow.usecases.cluster import ClusterUseCases
 from cronflow.usecases.explain import Explainer
 from cronflow.usecases.job_graph import JobGraphUseCases
+from cronflow.usecases.job_health import JobHealthReader
 from cronflow.usecases.jobs import JobUseCases
 from cronflow.usecases.limits import LimitUseCases
 from cronflow.usecases.runs import RunUseCases
@@ -47,6 +48,7 @@ class UseCases:
         self.jobs = JobUseCases(backends, clock, self.audit)
         self.schedule_load = ScheduleLoadUseCases(backends.jobs, clock)
         self.spread = SpreadUseCases(backends.jobs, self.audit, self.jobs, self.schedule_load)
+        self.health = JobHealthReader(backends, clock)
         self.graph = JobGraphUseCases(backends.chains, backends.jobs)
         self.runs = RunUseCases(backends, clock, self.audit)
         self.backfills = BackfillUseCases(backends, clock, self.audit)

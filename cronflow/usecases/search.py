@@ -6,7 +6,7 @@ requested; the returned position tells the caller where to continue.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
@@ -22,7 +22,8 @@ MOST_LINES = 20_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
     """Selects jobs: `text` occurs in the name or description, ignoring case; `labels` map to a value, or to None for
-    any value; `name` is a pattern such as `etl-*`; `readable` accepts the name, where not all jobs may be read.
+    any value; `name` is a pattern such as `etl-*`; `readable` accepts the name, where not all jobs may be read. `names`
+    are the only ones that may match.
     """
 
     text: str = ""
@@ -30,6 +31,7 @@ class JobFilter:
     labels: Mapping[str, str | None] = field(default_factory=dict)
     enabled: bool | None = None
     readable: Callable[[str], bool] | None = None
+    names: Collection[str] | None = None
 
     @property
     def matches_all(self) -> bool:
@@ -57,6 +59,8 @@ class Searcher:
 
     async def jobs(self, wanted: JobFilter, *, after: str = "", limit: int = 100) -> tuple[list[JobRecord], str | None]:
         """Matching jobs by name, after the name `after`; and the name to continue after, None at the end."""
+        if wanted.names is not None:
+            return await self._named(wanted, sorted(name for name in wanted.names if name > after), limit)
         size = min(PAGE, limit + 1) if wanted.matches_all else PAGE
         found: list[JobRecord] = []
         looked = 0
@@ -72,6 +76,13 @@ class Searcher:
                 return found, None
             looked += len(page)
         return found, after
+
+    async def _named(self, wanted: JobFilter, names: Sequence[str], limit: int) -> tuple[list[JobRecord], str | None]:
+        """The same for a bounded number of names, which are in order."""
+        records = {record.name: record for record in await self._backends.jobs.get(names)} if names else {}
+        present = [records[name] for name in names if name in records and records[name].deleted_at is None]
+        found = [record for record in present if wanted.matches(record)]
+        return found[:limit], found[limit - 1].name if len(found) > limit else None
 
     async def lines(
         self, run_id: str, text: str, *, after: tuple[int, int] = (0, -1), limit: int = 1000

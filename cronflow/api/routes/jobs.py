@@ -46,9 +46,11 @@ from cronflow.documents.values import got, under
 from cronflow.domain.access import Principal, Role
 from cronflow.domain.errors import MOST_PROBLEMS, InvalidInput, NotFound, Problem
 from cronflow.domain.job import Job, JobRecord, for_job
+from cronflow.domain.job_health import JobHealth
 from cronflow.ports import RunQuery
 from cronflow.schemas import Schema
 from cronflow.schemas.job_graph import JobGraphSchema, job_graph_schema
+from cronflow.schemas.job_health import JobHealthSchema, job_health_schema
 from cronflow.schemas.jobs import (
     AppliedSchema,
     DeletedSchema,
@@ -82,7 +84,7 @@ from cronflow.usecases.search import JobFilter, labels_of
 
 router = new_router("jobs")
 graph = new_router("jobs")
-"""Not below `/jobs/`, where `graph` would hide a job of this name."""
+"""Not below `/jobs/`, where `graph` or `health` would hide a job of this name."""
 
 KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 MOST_PLANNED = 1000
@@ -189,6 +191,9 @@ async def list_jobs(
         list[str] | None, Query(max_length=20, description="`key` or `key=value`; repeatable, all must match.")
     ] = None,
     enabled: Annotated[bool | None, Query(description="Only enabled or only disabled jobs.")] = None,
+    health: Annotated[
+        JobHealth | None, Query(description="Only jobs in this condition, at most a thousand; see `/job-health`.")
+    ] = None,
     cursor: Cursor = None,
     limit: Limit = 50,
     brief: Annotated[bool, Query(description="Only what a list shows, so that the response is small.")] = False,
@@ -197,7 +202,11 @@ async def list_jobs(
     only these.
     """
     wanted = JobFilter(
-        text=q, labels=labels_of(label or ()), enabled=enabled, readable=by.may_read if by.jobs else None
+        text=q,
+        labels=labels_of(label or ()),
+        enabled=enabled,
+        readable=by.may_read if by.jobs else None,
+        names=None if health is None else (await service.health.report()).names(health),
     )
     found, after = await service.search.jobs(wanted, after=name_key(cursor), limit=limit)
     next_cursor = None if after is None else cursor_of(after)
@@ -273,6 +282,20 @@ async def job_graph(
 ) -> JobGraphSchema:
     """The jobs that follow other jobs, and those that they follow."""
     return job_graph_schema(await service.graph.graph(job))
+
+
+@graph.get("/job-health")
+async def job_health(
+    service: Uses,
+    by: Anybody,
+    job: Annotated[str, Query(max_length=200, description="Only this job.")] = "",
+    health: Annotated[JobHealth | None, Query(description="Only this condition.")] = None,
+) -> JobHealthSchema:
+    """The jobs that need attention, since when and why: stuck, overdue, failing and paused ones, and those that never
+    ran. A key that is limited to some jobs gets only these.
+    """
+    report = await service.health.report()
+    return job_health_schema(report, job=job, health=health, readable=by.may_read if by.jobs else None)
 
 
 @router.get("/jobs/{name}", responses={**TAGGED, **may(404)})

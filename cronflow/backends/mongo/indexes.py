@@ -58,7 +58,13 @@ INDEXES = {
             name="held",
             partialFilterExpression={"waiting.reason": HELD},
         ),
-        # Lists: the fires that wait for a limit.
+        # The health of jobs: those that were never planned.
+        IndexModel(
+            [("_id", ASCENDING), ("pend", ASCENDING)],
+            name="unplanned",
+            partialFilterExpression={"pend": None, "deleted_at": None},
+        ),
+        # Lists: the fires that wait for a limit or for a node.
         IndexModel(
             [("waiting.reason", ASCENDING), ("waiting.since", ASCENDING)],
             name="waits",

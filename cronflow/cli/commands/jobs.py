@@ -6,7 +6,7 @@ second time. `jobs run` prints the run's id as soon as the run exists; waiting d
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -38,12 +38,13 @@ from cronflow.cli.views.preview import fire_table, in_zones, usual_zones, zone_o
 from cronflow.cli.views.runs import end_of_run, run_page, went_well, without_late
 from cronflow.cli.views.why import waits_for_node
 from cronflow.domain.backfill import BackfillScope, parse_rate
-from cronflow.domain.errors import BackendUnavailable, InvalidInput, Problem
+from cronflow.domain.errors import BackendUnavailable, InvalidInput, NotFound, Problem
 from cronflow.domain.job import SYSTEM_PREFIX
 
 if TYPE_CHECKING:
     from cronflow.cli.connect import Cluster
     from cronflow.schemas.backfills import BackfillSchema
+    from cronflow.schemas.job_health import JobConditionSchema
     from cronflow.schemas.jobs import FiresSchema, JobSchema
     from cronflow.schemas.runs import RunDetailSchema, RunSchema
 
@@ -77,15 +78,51 @@ TIMES_LIKE_OPTIONS = {"ignore_unknown_options": True, "help_option_names": ["--h
 @jobs.command("list")
 def list_jobs(
     everything: Annotated[bool, typer.Option("--all", help="Include system jobs.")] = False,
+    stuck: Annotated[
+        bool, typer.Option("--stuck", help="Jobs with a run that no node can take or that takes longer than usual.")
+    ] = False,
+    overdue: Annotated[
+        bool, typer.Option("--overdue", help="Jobs that were due more than a minute ago and are not planned.")
+    ] = False,
+    failing: Annotated[bool, typer.Option("--failing", help="Jobs whose latest run failed or was lost.")] = False,
+    paused: Annotated[bool, typer.Option("--paused", help="Paused jobs.")] = False,
+    never_ran: Annotated[bool, typer.Option("--never-ran", help="Jobs that have no run.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """List all jobs with their state, schedule and next fire."""
+    """List all jobs with their state, schedule and next fire, or those that need attention, with the reason. With
+    several of these options, a job has to match one of them.
+    """
+    flags = {"stuck": stuck, "overdue": overdue, "failing": failing, "paused": paused, "never_ran": never_ran}
+    wanted = [health for health, chosen in flags.items() if chosen]
 
     async def print_all(cluster: Cluster) -> None:
-        found = (job async for job in cluster.jobs.list() if everything or not job["name"].startswith(SYSTEM_PREFIX))
-        await show_list(output, found, lambda job: job["name"], views.JobTable(times.now()).print)
+        conditions = views.conditions_of(await _health(cluster, required=bool(wanted)), wanted)
+        listed = _of_health(cluster, wanted) if wanted else cluster.jobs.list()
+        found = (job async for job in listed if everything or not job["name"].startswith(SYSTEM_PREFIX))
+        table = views.JobTable(times.now(), conditions, filtered=bool(wanted))
+        await show_list(output, found, lambda job: job["name"], table.print)
 
     connect.call(print_all)
+
+
+async def _health(cluster: Cluster, job: str | None = None, *, required: bool = False) -> list[JobConditionSchema]:
+    try:
+        return (await cluster.jobs.health(job))["items"]
+    except NotFound:
+        # An API of 0.12 does not know it.
+        if required:
+            raise InvalidInput(Problem("", "this API cannot filter jobs by their health", "upgrade it")) from None
+        return []
+
+
+async def _of_health(cluster: Cluster, wanted: Sequence[str]) -> AsyncIterator[JobSchema]:
+    """The jobs in one of these conditions, each once."""
+    seen = set()
+    for health in wanted:
+        async for job in cluster.jobs.list(health=health):
+            if job["name"] not in seen:
+                seen.add(job["name"])
+                yield job
 
 
 @jobs.command("show")
@@ -94,17 +131,21 @@ def show_job(name: Name, output: Output = Format.TABLE) -> None:
     alone, as `jobs export` does.
     """
 
-    async def read(cluster: Cluster) -> tuple[JobSchema, list[RunSchema], Mapping[str, str]]:
+    async def read(
+        cluster: Cluster,
+    ) -> tuple[JobSchema, list[RunSchema], Mapping[str, str], Sequence[JobConditionSchema]]:
         job, latest = await cluster.jobs.get(name), await connect.runs_of(cluster, name, LATEST)
-        return job, latest, await _differing(cluster, job) if output is Format.TABLE else {}
+        if output is not Format.TABLE:
+            return job, latest, {}, ()
+        return job, latest, await _differing(cluster, job), await _health(cluster, name)
 
-    job, latest, differing = connect.call(read)
+    job, latest, differing, conditions = connect.call(read)
     if output is Format.YAML:
         from cronflow.files.export import file_text, job_of
 
         typer.echo(file_text([job_of(job, may_be_masked=connect.api_in_use is not None)]), nl=False)
         return
-    show(output, job, [job["name"]], lambda: views.job_page(job, latest, times.now(), differing))
+    show(output, job, [job["name"]], lambda: views.job_page(job, latest, times.now(), differing, conditions))
 
 
 async def _differing(cluster: Cluster, job: JobSchema) -> Mapping[str, str]:

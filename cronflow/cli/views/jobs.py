@@ -14,37 +14,86 @@ from cronflow.cli.terminal.tables import BlockTable, Cell, Column, facts, table_
 from cronflow.domain.chain import after_words
 
 if TYPE_CHECKING:
+    from cronflow.schemas.job_health import JobConditionSchema
     from cronflow.schemas.jobs import AppliedSchema, JobSchema, PauseSchema, VersionSchema
     from cronflow.schemas.runs import RunSchema
 
 
 class JobTable:
-    """A table of jobs, printed in blocks."""
+    """A table of jobs, printed in blocks. `conditions` are those of the jobs that need attention, by name; a `filtered`
+    table has these jobs alone, with the reasons.
+    """
 
-    def __init__(self, now: datetime) -> None:
+    def __init__(
+        self, now: datetime, conditions: Mapping[str, Sequence[JobConditionSchema]], *, filtered: bool = False
+    ) -> None:
+        self._filtered = filtered
         self._columns: list[tuple[Column, Callable[[JobSchema], Cell]]] = [
-            (Column("STATE"), state_text),
+            (Column("STATE"), lambda job: state_text(job, conditions.get(job["name"], ()))),
             (Column("NAME"), lambda job: job["name"]),
-            (Column("SCHEDULE", least=18), _schedule),
-            (Column("NEXT", drop=1), lambda job: next_text(job, now)),
-            (Column("NEXT FIRE (UTC)", drop=2, style="dim"), next_utc),
         ]
+        if filtered:
+            self._columns += [
+                (Column("SINCE", drop=1), lambda job: _since(conditions.get(job["name"], ()), now)),
+                (
+                    Column("WHY", least=18),
+                    lambda job: "".join(why_text(one) for one in conditions.get(job["name"], ())[:1]),
+                ),
+            ]
+        else:
+            self._columns += [
+                (Column("SCHEDULE", least=18), _schedule),
+                (Column("NEXT", drop=1), lambda job: next_text(job, now)),
+                (Column("NEXT FIRE (UTC)", drop=2, style="dim"), next_utc),
+            ]
         self._table = BlockTable([column for column, _ in self._columns])
 
     def print(self, jobs: Sequence[JobSchema]) -> None:
         """Print more jobs; without any, how to define some."""
         if jobs:
             self._table.print([[cell(job) for _, cell in self._columns] for job in jobs])
+        elif self._filtered:
+            console().print("No jobs match.")
         else:
             console().print("No jobs yet. Define some: cronflow jobs apply -f jobs.yaml")
 
 
 def job_table(jobs: Sequence[JobSchema], now: datetime) -> None:
-    JobTable(now).print(jobs)
+    JobTable(now, {}).print(jobs)
+
+
+def conditions_of(
+    found: Sequence[JobConditionSchema], wanted: Sequence[str] = ()
+) -> dict[str, list[JobConditionSchema]]:
+    """By job, the most urgent first; with `wanted`, those of these kinds before the others."""
+    by_job: dict[str, list[JobConditionSchema]] = {}
+    for one in sorted(found, key=lambda one: one["health"] not in wanted):
+        by_job.setdefault(one["job"], []).append(one)
+    return by_job
+
+
+def _since(conditions: Sequence[JobConditionSchema], now: datetime) -> str:
+    return times.relative(conditions[0]["since"], now) if conditions else ""
+
+
+def _urgent(condition: JobConditionSchema) -> bool:
+    """Whether the state of the job does not show it anyway."""
+    return condition["health"] in ("stuck", "overdue", "failing")
+
+
+def why_text(condition: JobConditionSchema) -> str:
+    """The reason, with those of the nodes."""
+    nodes = "; ".join(f"{one['node'].partition('#')[0]}: {one['reason']}" for one in condition["nodes"])
+    more = f" and {condition['more']} more" if condition["more"] else ""
+    return formatting.one_line(f"{condition['reason']} ({nodes}{more})" if nodes else condition["reason"])
 
 
 def job_page(
-    job: JobSchema, latest: Sequence[RunSchema], now: datetime, differing: Mapping[str, str] | None = None
+    job: JobSchema,
+    latest: Sequence[RunSchema],
+    now: datetime,
+    differing: Mapping[str, str] | None = None,
+    conditions: Sequence[JobConditionSchema] = (),
 ) -> None:
     """`differing` has the nodes whose code of the job is not what is stored, with the keys that differ."""
     from cronflow.cli.views.chains import follows_text
@@ -52,7 +101,7 @@ def job_page(
     from cronflow.cli.views.targets import target_text
 
     out = console()
-    out.print(Text.assemble(state_text(job), "  ", (job["name"], "bold")))
+    out.print(Text.assemble(state_text(job, conditions), "  ", (job["name"], "bold")))
     if job["description"]:
         out.print(Text(formatting.clean(job["description"])))
     out.print()
@@ -65,6 +114,11 @@ def job_page(
             next_fire = Text(f"{times.absolute(job['next_fire'])}  not planned while the job is {job['state']}")
     facts(
         [
+            *(
+                (one["health"], f"{times.both(one['since'], now)}: {why_text(one)}")
+                for one in conditions
+                if _urgent(one)
+            ),
             ("paused", _pause(job, now)),
             ("target", formatting.one_line(target_text(job["run"])) or None),
             (
@@ -114,8 +168,11 @@ def version_table(versions: Sequence[VersionSchema], now: datetime) -> None:
     )
 
 
-def state_text(job: JobSchema | AppliedSchema) -> Text:
+def state_text(job: JobSchema | AppliedSchema, conditions: Sequence[JobConditionSchema] = ()) -> Text:
     state = formatting.word(job["state"].replace("_", " "))
+    for one in conditions:
+        if _urgent(one):
+            state.append(f", {one['health']}", style=formatting.RED)
     if job.get("open_breaker"):
         state.append(", breaker open", style=formatting.RED)
     return state

@@ -41,6 +41,7 @@ from cronflow.testing.memory.events import (
     MemoryRollupStore,
     MemoryTotals,
 )
+from cronflow.testing.memory.job_health import MemoryJobHealthStore
 from cronflow.testing.memory.limits import MemoryLimitStore
 from cronflow.testing.memory.stores import (
     MemoryControl,
@@ -105,6 +106,7 @@ def memory_backends(
         alerts=MemoryAlertStore(faults, documents),
         outbox=MemoryOutbox(faults, documents),
         alert_conditions=MemoryAlertConditions(faults, documents),
+        job_health=MemoryJobHealthStore(faults, documents),
         limits=MemoryLimitStore(faults, documents),
         calendars=MemoryCalendarStore(faults, documents),
         limiter=MemoryRateLimiter(faults, memory),

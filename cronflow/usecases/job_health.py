@@ -1,0 +1,123 @@
+"""Reads which jobs need attention: a bounded number of documents, whatever the number of jobs and runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable
+from datetime import datetime, timedelta
+
+from cronflow.domain.events import RunLong
+from cronflow.domain.job import SYSTEM_PREFIX
+from cronflow.domain.job_health import (
+    LATEST_RUNS,
+    MOST_CONDITIONS,
+    STUCK_AFTER,
+    HealthReport,
+    JobCondition,
+    JobHealth,
+    failing,
+    judged_until,
+    long_run,
+    overdue,
+    stuck_fire,
+    stuck_run,
+)
+from cronflow.ports import Backends, Clock
+
+DEFERRED = timedelta(seconds=5)
+"""The planner defers a job by at most this."""
+FAILED_SINCE = timedelta(days=30)
+LONG_SINCE = timedelta(days=2)
+MOST_LONG = 200
+KEPT_S = 2.0
+
+
+class JobHealthReader:
+    """Several requests within two seconds share one reading."""
+
+    def __init__(self, backends: Backends, clock: Clock) -> None:
+        self._backends = backends
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._kept: tuple[float, HealthReport] | None = None
+
+    async def report(self) -> HealthReport:
+        """All conditions."""
+        async with self._lock:
+            now = self._clock.monotonic()
+            if self._kept is None or now - self._kept[0] > KEPT_S:
+                self._kept = now, await self.read(tuple(JobHealth))
+            return self._kept[1]
+
+    async def read(self, kinds: Collection[JobHealth]) -> HealthReport:
+        """The conditions of these kinds, of all jobs but system jobs, the longest first."""
+        now = self._clock.now()
+        readers = {
+            JobHealth.STUCK: self._stuck,
+            JobHealth.OVERDUE: self._overdue,
+            JobHealth.FAILING: self._failing,
+            JobHealth.PAUSED: self._paused,
+            JobHealth.NEVER_RAN: self._never_ran,
+        }
+        wanted = [health for health in JobHealth if health in kinds]
+        found = await asyncio.gather(*(readers[health](now) for health in wanted))
+        return HealthReport({health: _by_job(some) for health, some in zip(wanted, found, strict=True)})
+
+    async def _overdue(self, now: datetime) -> Iterable[JobCondition | None]:
+        mode = await self._backends.control.maintenance()
+        until = judged_until(now, mode if mode is not None and mode.holds(now) else None)
+        held, late, holder = await asyncio.gather(
+            self._backends.job_health.held_back(MOST_CONDITIONS),
+            self._backends.alert_conditions.behind(until, now + DEFERRED, MOST_CONDITIONS),
+            self._backends.election.holder(),
+        )
+        return [overdue(record, until, led=holder is not None) for record in (*late, *held)]
+
+    async def _stuck(self, now: datetime) -> Iterable[JobCondition | None]:
+        since = now - STUCK_AFTER
+        records, runs, long = await asyncio.gather(
+            self._backends.job_health.waiting_for_node(since, MOST_CONDITIONS),
+            self._backends.alert_conditions.unplaced(since, MOST_CONDITIONS),
+            self._long(now),
+        )
+        return [*(stuck_fire(record, now) for record in records), *(stuck_run(run, now) for run in runs), *long]
+
+    async def _long(self, now: datetime) -> list[JobCondition | None]:
+        """The leader emits an event for each run that takes longer than usual."""
+        events = await self._backends.events.find(kinds={"run_long"}, since=now - LONG_SINCE, limit=MOST_LONG)
+        usual = {one.event.run: one.event.usual for one in events if isinstance(one.event, RunLong)}
+        runs = await self._backends.runs.get(usual) if usual else []
+        return [long_run(run, usual[run.id]) for run in runs]
+
+    async def _failing(self, now: datetime) -> Iterable[JobCondition | None]:
+        found = await self._backends.job_health.failing(now - FAILED_SINCE, MOST_CONDITIONS, LATEST_RUNS)
+        return [failing(job, latest) for job, latest in found.items()]
+
+    async def _paused(self, now: datetime) -> Iterable[JobCondition | None]:
+        records = await self._backends.job_health.paused(MOST_CONDITIONS)
+        return [
+            JobCondition(
+                job=record.name,
+                health=JobHealth.PAUSED,
+                since=record.updated_at if record.pause is None else record.pause.at,
+                reason="paused" if record.pause is None or not record.pause.note else f"paused: {record.pause.note}",
+            )
+            for record in records
+        ]
+
+    async def _never_ran(self, now: datetime) -> Iterable[JobCondition | None]:
+        found = await self._backends.job_health.never_ran(MOST_CONDITIONS)
+        return [
+            JobCondition(job=one.job, health=JobHealth.NEVER_RAN, since=one.created_at, reason="has no run yet")
+            for one in found
+        ]
+
+
+def _by_job(found: Iterable[JobCondition | None]) -> list[JobCondition]:
+    """One for each job, that which has lasted longest."""
+    ordered = sorted((one for one in found if one is not None), key=lambda one: (one.since, one.job))
+    first: dict[str, JobCondition] = {}
+    for one in ordered:
+        if not one.job.startswith(SYSTEM_PREFIX):
+            first.setdefault(one.job, one)
+    return list(first.values())
