@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -90,7 +91,7 @@ def test_an_empty_list_names_the_next_step(cli: Cli) -> None:
 @pytest.mark.usefixtures("scene")
 def test_a_job_is_shown_with_its_defaults_its_cursor_and_its_latest_runs(cli: Cli) -> None:
     shown = cli("jobs", "show", "nightly-report", columns=100).stdout
-    assert "● active  nightly-report" in shown
+    assert "● active, failing  nightly-report" in shown
     assert "next fire     2026-11-22 01:00:00Z  in 13h" in shown
     assert "last planned  2026-11-21 01:00:00Z  11h ago, dispatched" in shown
     assert "✗ failed  nightly-report@20261121T010000Z" in shown
@@ -263,3 +264,13 @@ def test_a_backfill_of_more_than_100_runs_needs_a_confirmation_in_a_terminal(
         result = cli(*words, stdin="n\n")
         assert (result.exit_code, "Continue?" in result.stderr) == (0, False), words
         assert cancelled() == before + min(n, 5), "a dry run starts nothing"
+
+
+@pytest.mark.usefixtures("scene")
+def test_the_list_has_only_the_jobs_that_need_attention_with_the_reason(cli: Cli) -> None:
+    failing = cli("jobs", "list", "--failing", columns=140).stdout
+    assert re.search(r"active, failing +nightly-report +\S.* the last run failed: ", failing)
+    assert "sync-tokens" not in failing
+    both = cli("jobs", "list", "--failing", "--paused", "-o", "name").stdout.split()
+    assert both == [*cli("jobs", "list", "--failing", "-o", "name").stdout.split(), "warehouse.import"]
+    assert cli("jobs", "list", "--overdue").stdout == "No jobs match.\n"

@@ -11,7 +11,7 @@ from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.domain.catch_up import HELD
 from cronflow.domain.job import JobRecord
 from cronflow.domain.job_health import EndedRun
-from cronflow.domain.run import DEAD, Kind, RunState
+from cronflow.domain.run import DEAD, RunState
 from cronflow.ports import NeverRan
 
 MOST_FAILURES = 5000
@@ -50,7 +50,7 @@ class MongoJobHealthStore:
             {"$limit": limit},
         ]
         history = [
-            {"$match": {"state": {"$in": COUNTING}, "kind": {"$ne": Kind.PART.value}}},
+            {"$match": {"state": {"$in": COUNTING}, "parent": {"$exists": False}}},
             {"$sort": {"fire_at": -1, "_id": -1}},
             {"$limit": latest},
             {"$project": {"state": 1, "fire_at": 1, "ended_at": 1, "error": 1}},

@@ -37,7 +37,7 @@ class JobTable:
                 (Column("SINCE", drop=1), lambda job: _since(conditions.get(job["name"], ()), now)),
                 (
                     Column("WHY", least=18),
-                    lambda job: "".join(why_text(one) for one in conditions.get(job["name"], ())[:1]),
+                    lambda job: _why(conditions.get(job["name"], ())),
                 ),
             ]
         else:
@@ -70,6 +70,10 @@ def conditions_of(
     for one in sorted(found, key=lambda one: one["health"] not in wanted):
         by_job.setdefault(one["job"], []).append(one)
     return by_job
+
+
+def _why(conditions: Sequence[JobConditionSchema]) -> str:
+    return why_text(conditions[0]) if conditions else ""
 
 
 def _since(conditions: Sequence[JobConditionSchema], now: datetime) -> str:
