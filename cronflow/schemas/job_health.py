@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from itertools import islice
 
-from cronflow.domain.job_health import HealthReport, JobCondition, JobHealth
+from cronflow.domain.job_health import MOST_CONDITIONS, HealthReport, JobCondition, JobHealth
 from cronflow.schemas import Schema, iso
 
 
@@ -78,16 +79,16 @@ def job_health_schema(
     report: HealthReport,
     *,
     job: str = "",
-    health: JobHealth | None = None,
+    kinds: Collection[JobHealth] = (),
+    limit: int = MOST_CONDITIONS,
     readable: Callable[[str], bool] | None = None,
 ) -> JobHealthSchema:
-    """`readable` accepts the name, where not all jobs may be read."""
-    shown = [
-        _condition_schema(one)
-        for kind, conditions in report.conditions.items()
-        for one in conditions
-        if (readable is None or readable(one.job)) and (not job or one.job == job) and health in (None, kind)
-    ]
+    """At most `limit` of each of these `kinds`, or of all. `readable` accepts the names of jobs that may be read."""
+    shown = []
+    for kind, conditions in report.conditions.items():
+        if not kinds or kind in kinds:
+            found = (one for one in conditions if readable is None or readable(one.job))
+            shown += [_condition_schema(one) for one in islice((one for one in found if job in ("", one.job)), limit)]
     return {"counts": health_counts_schema(report, readable), "items": shown}
 
 

@@ -46,7 +46,7 @@ from cronflow.documents.values import got, under
 from cronflow.domain.access import Principal, Role
 from cronflow.domain.errors import MOST_PROBLEMS, InvalidInput, NotFound, Problem
 from cronflow.domain.job import Job, JobRecord, for_job
-from cronflow.domain.job_health import JobHealth
+from cronflow.domain.job_health import MOST_CONDITIONS, JobHealth
 from cronflow.ports import RunQuery
 from cronflow.schemas import Schema
 from cronflow.schemas.job_graph import JobGraphSchema, job_graph_schema
@@ -289,13 +289,16 @@ async def job_health(
     service: Uses,
     by: Anybody,
     job: Annotated[str, Query(max_length=200, description="Only this job.")] = "",
-    health: Annotated[JobHealth | None, Query(description="Only this condition.")] = None,
+    health: Annotated[list[JobHealth] | None, Query(max_length=10, description="Only these; repeatable.")] = None,
+    limit: Annotated[int, Query(ge=1, le=MOST_CONDITIONS, description="At most so many of each condition.")] = 1000,
 ) -> JobHealthSchema:
     """The jobs that need attention, since when and why: stuck, overdue, failing and paused ones, and those that never
     ran. A key that is limited to some jobs gets only these.
     """
     report = await service.health.report()
-    return job_health_schema(report, job=job, health=health, readable=by.may_read if by.jobs else None)
+    return job_health_schema(
+        report, job=job, kinds=health or (), limit=limit, readable=by.may_read if by.jobs else None
+    )
 
 
 @router.get("/jobs/{name}", responses={**TAGGED, **may(404)})

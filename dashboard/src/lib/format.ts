@@ -71,6 +71,11 @@ export function ago(ms: number): string {
   return `${Math.floor(s / 86_400)} d ago`;
 }
 
+/** Until something is due: a countdown, `due now`, or how long ago it was due. */
+export function untilDue(ms: number): string {
+  return ms > 0 ? countdown(ms) : ms > -60_000 ? 'due now' : `due ${ago(-ms)}`;
+}
+
 const formats = new Map<string, Intl.DateTimeFormat>();
 
 function format(options: Intl.DateTimeFormatOptions): Intl.DateTimeFormat {

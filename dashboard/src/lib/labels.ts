@@ -1,6 +1,6 @@
 // The label, icon and colour of every state, so that a state looks the same everywhere.
 import type { IconName } from '../ui/icons';
-import type { JobState, NodeState, RunState, Schedule } from './types';
+import type { JobHealth, JobState, NodeState, RunState, Schedule } from './types';
 
 export interface Look {
   label: string;
@@ -30,6 +30,15 @@ export const JOB: Record<JobState, Look> = {
   done: { label: 'Done', icon: 'check', tone: 'skip' },
   shadow: { label: 'Shadow', icon: 'copy', tone: 'muted' },
   by_hand: { label: 'Manual', icon: 'hand', tone: 'muted' },
+};
+
+/** What is the matter with a job, the most urgent first. */
+export const HEALTH: Record<JobHealth, Look> = {
+  stuck: { label: 'Stuck', icon: 'warn', tone: 'bad' },
+  overdue: { label: 'Overdue', icon: 'clock', tone: 'retry' },
+  failing: { label: 'Failing', icon: 'cross', tone: 'bad' },
+  paused: { label: 'Paused', icon: 'pause', tone: 'retry' },
+  never_ran: { label: 'Never ran', icon: 'hand', tone: 'muted' },
 };
 
 export const NODE: Record<NodeState, Look> = {

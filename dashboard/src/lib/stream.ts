@@ -1,6 +1,6 @@
 // The messages of the websocket, named as in `cronflow/live`: a bounded snapshot, then a tick every second. A patch has
 // absolute values, so a dropped tick does no harm. Dropped log lines are always marked.
-import type { ClusterEvent, Instant, LogLine, Maintenance, NodeState } from './types';
+import type { ClusterEvent, HealthCounts, Instant, LogLine, Maintenance, NodeState } from './types';
 
 export type { ClusterEvent };
 
@@ -50,6 +50,8 @@ export interface Values {
   latency: { lateness_ms?: Quantiles; duration_ms?: Quantiles };
   jobs: { total: number; active: number; paused: number; idle: number } | null;
   dead_letters: number | null;
+  /** Jobs that need attention; null until they were counted. An API of 0.12 does not send it. */
+  health?: HealthCounts | null;
   next: { job: string; at: Instant | null }[];
   breakers: { service: string; nodes: string[] }[];
   servers: { redis: Server; mongodb: Server };

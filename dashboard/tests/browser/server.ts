@@ -9,6 +9,7 @@ import { deflateSync } from 'node:zlib';
 import { WebSocketServer, type WebSocket } from 'ws';
 import type { ClusterEvent } from '../../src/lib/stream';
 import type { Job, JobSummary, Run, RunSummary, Span } from '../../src/lib/types';
+import { healthCounts } from './troubles';
 import { DESCRIPTIONS, EDGES, SMALL, World, type Scale } from './world';
 
 const ROOT = fileURLToPath(new URL('../../../cronflow/_ui', import.meta.url));
@@ -216,6 +217,7 @@ export class Stage {
       }
     }
     if (path === '/runs/dead-letters') return [200, { ids: world.dead().map((run) => run.id).slice(0, limit), more: world.dead().length > limit }];
+    if (path === '/job-health') return [200, { counts: healthCounts(world.troubles), items: world.troubles }];
     if (path === '/job-graph') {
       const job = query.get('job');
       const edges = EDGES.filter((edge) => !job || edge.upstream === job || edge.job === job);

@@ -1,7 +1,8 @@
 // A simulated cluster for the tests: twelve nodes, forty jobs, any number of runs. It is deterministic: the same second
 // always has the same state.
 import type { ClusterEvent, Node, SentSeries, SnapMessage, TickMessage, Values } from '../../src/lib/stream';
-import type { Attempt, AuditEntry, Backfill, Days, Limit, Maintenance, NodeDetail, Pause, Job, JobGraph, Json, LogLine, LoginOptions, Run, RunState, Schedule, ScheduleLoad, Session, Series as SeriesOf, Span, Spread } from '../../src/lib/types';
+import type { Attempt, AuditEntry, Backfill, Days, Limit, Maintenance, NodeDetail, Pause, Job, JobCondition, JobGraph, Json, LogLine, LoginOptions, Run, RunState, Schedule, ScheduleLoad, Session, Series as SeriesOf, Span, Spread } from '../../src/lib/types';
+import { healthCounts } from './troubles';
 
 const NODES = [
   'eu-west-1', 'eu-west-2', 'eu-west-3', 'eu-central-1', 'eu-central-2', 'us-east-1', 'us-east-2', 'us-east-3',
@@ -101,6 +102,10 @@ export class World {
   changed = false;
   /** No run starts, waits or ends. */
   idle = false;
+  /** The jobs that need attention. */
+  troubles: JobCondition[] = [];
+  /** Jobs whose next run is overdue, by how many seconds. */
+  readonly behind = new Map<string, number>();
   private events: ClusterEvent[] = [];
   maintenance: Maintenance = OFF;
   private readonly paused = new Map<string, Pause>();
@@ -162,7 +167,7 @@ export class World {
       rates: this.idle ? { ended: 0, succeeded: 0, failed: 0 } : { ended: wave, succeeded: wave - 0.4, failed: noise(second * 11) > 0.7 ? 1 + noise(second) : 0.2 },
       latency: { lateness_ms: { p50: 14 + 6 * noise(second), p95: 60 + 40 * noise(second * 3), p99 }, duration_ms: { p50: 420 + 60 * noise(second), p95: 2900 + 500 * noise(second * 2), p99: 8200 + 1500 * noise(second * 4) } },
       servers: { redis: { ms: 0.6 + 0.3 * noise(second) }, mongodb: this.mongo === null ? { ms: 2.1 + noise(second * 9) } : { error: this.mongo } },
-      jobs: this.empty ? { total: 0, active: 0, paused: 0, idle: 0 } : { total: NAMES.length, active: 36, paused: 2, idle: 2 }, dead_letters: this.dead().length,
+      jobs: this.empty ? { total: 0, active: 0, paused: 0, idle: 0 } : { total: NAMES.length, active: 36, paused: 2, idle: 2 }, dead_letters: this.dead().length, health: healthCounts(this.troubles),
       maintenance: this.maintenance,
       breakers: this.empty ? [] : [{ service: 'api.partner.example', nodes: ['us-east-1'] }],
       next: this.empty ? [] : NAMES.slice(0, 10).filter(([, schedule]) => schedule !== null).map(([job], i) => ({ job, at: iso((second + ([2, 3, 9, 14, 31, 44, 59, 140, 610, 2400][i % 10] as number)) * 1000) })),
@@ -346,7 +351,7 @@ export class World {
       prefer: {}, spread: false, apart_from: [], resources: { cpu: 0, memory: null }, shards: null, run_on: 'one_node', mode: 'active', replaces: null,
       labels: { team: ['billing', 'search', 'growth', 'data', 'platform'][i % 5] as string, tier: i % 3 === 0 ? 'gold' : 'silver' }, enabled: !disabled,
       words: schedule === null ? null : (DESCRIPTIONS[schedule.cron ?? ''] ?? `every ${schedule.every ?? 'hour'}`), pending_run: null, pause, open_breaker: name === 'fraud-scores' && !this.closed.has(name) ? { opened_at: iso(this.now() - 240e3), probe_at: iso(this.now() + 360e3), failed: 12, attempts: 20 } : null, state: disabled ? 'disabled' : paused ? 'paused' : schedule === null ? 'by_hand' : 'active', paused,
-      next_fire: schedule === null || disabled ? null : iso(Math.ceil(this.now() / 1000) * 1000 + [4, 11, 29, 58, 240, 900, 3400, 17_000, 60_000, 190_000][i % 10]! * 1000),
+      next_fire: this.behind.has(name) ? iso(Math.floor(this.now() / 1000) * 1000 - this.behind.get(name)! * 1000) : schedule === null || disabled ? null : iso(Math.ceil(this.now() / 1000) * 1000 + [4, 11, 29, 58, 240, 900, 3400, 17_000, 60_000, 190_000][i % 10]! * 1000),
       after: EDGES.filter((edge) => edge.job === name).map((edge) => ({ job: edge.upstream, on: edge.on, within: null })), join: 'all', fired: 0, followers: EDGES.filter((edge) => edge.upstream === name).map((edge) => edge.job), takes_args: name !== SHELL, due_at: null, version: 1 + (i % 4), revision: 900 + i, term: this.term, created_at: '2026-09-01T08:00:00Z', updated_at: '2026-11-20T16:20:00Z',
     };
   }
