@@ -43,7 +43,7 @@ FIREFOX ?= /usr/bin/firefox-esr
 # Three per core, because process tests mostly wait.
 WORKERS ?= $(shell n=$$(nproc); echo $$((n > 2 ? 8 : 3 * n)))
 
-PAGE := $(shell find dashboard/src dashboard/public -type f ! -name 'openapi.*') $(wildcard cronflow/api/*.py cronflow/api/routes/*.py cronflow/schemas/*.py)
+PAGE := $(shell find dashboard/src dashboard/public -type f ! -name 'openapi.*') cronflow/files/job-file.schema.json $(wildcard cronflow/api/*.py cronflow/api/routes/*.py cronflow/schemas/*.py)
 NEW_ENOUGH := const [a, b] = process.versions.node.split(".").map(Number); process.exit(a * 100 + b < 2019 ? 1 : 0)
 uitest shots: export PYTHON := $(CURDIR)/$(BIN)/python
 

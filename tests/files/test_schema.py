@@ -117,3 +117,15 @@ def test_keys_are_described_for_the_editor() -> None:
 
 def test_the_schema_is_part_of_the_package() -> None:
     assert (Path(ROOT) / "cronflow" / "files" / "job-file.schema.json").is_file()
+
+
+def test_keys_have_the_defaults_of_the_format_but_not_those_of_a_cluster() -> None:
+    definitions = json.loads(schema_text())["definitions"]
+    job, cron, retry = (definitions[name]["properties"] for name in ("JobInput", "CronInput", "BackoffInput"))
+    assert job["timeout"]["default"] == "1h"
+    assert job["misfire"]["default"]["policy"] == "fire_once"
+    assert cron["dst"]["default"] == {"gap": "next_valid", "overlap": "first"}
+    # CRONFLOW_TIMEZONE and CRONFLOW_RETRY_… complete these.
+    assert "default" not in cron["tz"]
+    assert "default" not in job["retry"]
+    assert not any("default" in key for key in retry.values())

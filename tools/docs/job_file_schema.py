@@ -1,7 +1,8 @@
 """Generates the JSON Schema of job files from the tables of the documents: `python -m tools.docs.job_file_schema`.
 
 The forms are those of the OpenAPI document. Files have what requests have not: `defaults`, several jobs, and the short
-forms of values (`Key.also`). It is draft 7, which editors support.
+forms of values (`Key.also`). Keys have the defaults of the format, except those that settings of the cluster complete.
+It is draft 7, which editors support.
 """
 
 from __future__ import annotations
@@ -14,7 +15,21 @@ import orjson
 from pydantic import TypeAdapter
 
 from cronflow.api.openapi import REF
-from cronflow.documents.jobs import TABLES
+from cronflow.documents.amqp import AMQP_MESSAGE
+from cronflow.documents.jobs import (
+    ARGV,
+    BREAKER,
+    CONCURRENCY,
+    JOB,
+    MISFIRE,
+    PYTHON,
+    REQUEST,
+    RESOURCES,
+    SHELL,
+    TABLES,
+    UPSTREAM,
+)
+from cronflow.documents.schedules import ANY, CRON, DST, EVERY
 from cronflow.documents.tables import DocumentTable
 from cronflow.files.defaults import KEYS
 from tools.docs.api import document
@@ -22,6 +37,13 @@ from tools.docs.api import document
 TARGET = Path(__file__).parents[2] / "cronflow" / "files" / "job-file.schema.json"
 DRAFT = "http://json-schema.org/draft-07/schema#"
 DEFINITIONS = "#/definitions/"
+WITH_DEFAULTS = (
+    *(JOB, CRON, EVERY, ANY, DST, PYTHON, SHELL, ARGV, REQUEST),
+    *(AMQP_MESSAGE, BREAKER, MISFIRE, CONCURRENCY, RESOURCES, UPSTREAM),
+)
+"""The mappings whose defaults belong to the format."""
+COMPLETED = ("tz", "retry")
+"""Keys that settings of the cluster complete."""
 Schema = dict[str, Any]
 
 
@@ -30,6 +52,8 @@ def made() -> Schema:
     components = document()["components"]["schemas"]
     for table in TABLES:
         _add_short_forms(components[_input(table.form.__name__)], table)
+    for table in WITH_DEFAULTS:
+        _add_defaults(components[_input(table.form.__name__)], table)
     job = components["JobInput"]
     defaults = {
         "type": "object",
@@ -76,6 +100,12 @@ def _add_short_forms(schema: Schema, table: DocumentTable[Any]) -> None:
         more.pop("$defs", None)
         options = [*property_.get("anyOf", [property_]), *more.get("anyOf", [more])]
         schema["properties"][name] = {"anyOf": options, "description": description}
+
+
+def _add_defaults(schema: Schema, table: DocumentTable[Any]) -> None:
+    for name, default in table.defaults.items():
+        if default is not None and name not in COMPLETED:
+            schema["properties"][name]["default"] = default
 
 
 def _renamed(part: Any) -> Any:
