@@ -33,7 +33,8 @@ export function runHref(id: string): string {
 }
 
 export function jobHref(name: string): string {
-  return `/jobs/${encodeURIComponent(name)}`;
+  // The page has a form at /jobs/new.
+  return name === 'new' ? '/jobs/new/' : `/jobs/${encodeURIComponent(name)}`;
 }
 
 export async function copy(text: string, what: string): Promise<void> {

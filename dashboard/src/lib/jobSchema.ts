@@ -192,7 +192,7 @@ export function empty(raw: Node): Json {
 /** The document without what only repeats a default of the format. What settings of a cluster would complete stays. */
 export function shorten(document: Doc): Doc {
   const short = shortened(document, JOB);
-  const kept = { ...short, ...(isDoc(document.retry) ? { retry: withoutEmpty(document.retry) } : {}) };
+  const kept: Doc = { ...short, ...(isDoc(document.retry) ? { retry: withoutEmpty(document.retry) } : {}) };
   // Without it, a cluster would ask whether an instant that has passed should still run.
   if (isDoc(document.schedule) && 'at' in document.schedule && document.misfire !== undefined) kept.misfire = document.misfire;
   return Object.fromEntries(Object.keys(document).flatMap((key) => (key in kept ? [[key, kept[key]!]] : [])));

@@ -5,6 +5,8 @@ import { isDoc, same, type Doc, type Path } from './document';
 import type { Json } from './types';
 
 const FORMAT = { indent: 2, lineWidth: 100 } as const;
+/** Words such as `yes`, which other readers take for booleans, are quoted. */
+const READ = { version: '1.2', merge: true, compat: 'yaml-1.1', prettyErrors: false } as const;
 
 export interface SyntaxProblem {
   line: number;
@@ -18,7 +20,7 @@ export interface Parsed {
 
 function read(text: string): { tree: Document.Parsed<ParsedNode>; lines: LineCounter } {
   const lines = new LineCounter();
-  return { tree: parseDocument(text, { lineCounter: lines, prettyErrors: false, version: '1.2', merge: true }), lines };
+  return { tree: parseDocument(text, { ...READ, lineCounter: lines }), lines };
 }
 
 export function parse(text: string): Parsed {
@@ -35,7 +37,7 @@ export function parse(text: string): Parsed {
 }
 
 export function write(document: Doc): string {
-  return Object.keys(document).length === 0 ? '' : stringify(document, { ...FORMAT, aliasDuplicateObjects: false });
+  return Object.keys(document).length === 0 ? '' : stringify(document, { ...READ, ...FORMAT, aliasDuplicateObjects: false });
 }
 
 /** The text with another document. */

@@ -2,9 +2,16 @@
 class Router {
   path = $state(location.pathname);
   query = $state.raw(new URLSearchParams(location.search));
+  /** Asks whether to leave a view with unsaved changes; null: nothing is unsaved. */
+  guard: (() => Promise<boolean>) | null = null;
 
   constructor() {
-    addEventListener('popstate', () => this.read());
+    addEventListener('popstate', () => {
+      if (this.guard === null || location.pathname === this.path) return this.read();
+      // The browser has gone back already: return, and go back again if the user agrees.
+      history.pushState(null, '', this.with({}));
+      void this.leave(() => history.back());
+    });
     document.addEventListener('click', (event) => {
       if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey) return;
       const link = (event.target as Element | null)?.closest?.('a');
@@ -16,6 +23,7 @@ class Router {
   }
 
   go(address: string, options: { replace?: boolean } = {}): void {
+    if (this.guard !== null && address.split('?')[0] !== this.path) return void this.leave(() => this.go(address, options));
     if (options.replace) history.replaceState(null, '', address);
     else history.pushState(null, '', address);
     this.read();
@@ -39,6 +47,12 @@ class Router {
 
   get(name: string): string {
     return this.query.get(name) ?? '';
+  }
+
+  private async leave(go: () => void): Promise<void> {
+    if (!(await this.guard?.())) return;
+    this.guard = null;
+    go();
   }
 
   private read(): void {

@@ -24,6 +24,10 @@ export type Schedule = Partial<Schemas['CronForm'] & Schemas['EveryForm'] & Sche
 export type Job = Omit<Schemas['JobSchema'], 'schedule'> & { schedule: Schedule | null };
 /** A job in brief, as lists have it. */
 export type JobSummary = Omit<Schemas['JobSummarySchema'], 'schedule'> & { schedule: Schedule | null };
+/** What a change of a job would do. */
+export type Applied = Schemas['AppliedSchema'];
+export type Preview = Schemas['PreviewSchema'];
+export type InputProblem = Schemas['ErrorSchema'];
 export type Version = Schemas['VersionSchema'];
 export type Recent = Schemas['RecentSchema'];
 export type Mark = Schemas['MarkSchema'];

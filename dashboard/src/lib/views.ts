@@ -13,7 +13,7 @@ export interface View {
   load: () => Promise<{ default: Component<{ id: string }> }>;
 }
 
-const one = (name: string) => new RegExp(`^/${name}/([^/]+)$`);
+const one = (name: string) => new RegExp(`^/${name}/([^/]+)/?$`);
 
 export const VIEWS: View[] = [
   { name: 'overview', title: 'Overview', path: /^\/$/, href: '/', icon: 'overview', key: 'o', load: () => import('../views/Overview.svelte') },
@@ -30,6 +30,8 @@ export const VIEWS: View[] = [
   { name: 'sessions', title: 'Sessions', path: /^\/sessions$/, href: '/sessions', icon: 'user', key: 's', load: () => import('../views/Sessions.svelte') },
   { name: 'audit', title: 'Audit log', path: /^\/audit$/, href: '/audit', icon: 'table', key: 'a', load: () => import('../views/Audit.svelte') },
   { name: 'chaos', title: 'Chaos', path: /^\/chaos$/, href: '/chaos', icon: 'bolt', key: 'x', load: () => import('../views/Chaos.svelte') },
+  { name: 'newJob', title: 'New job', path: /^\/jobs\/new$/, href: null, icon: 'jobs', key: null, load: () => import('../views/JobEdit.svelte') },
+  { name: 'editJob', title: 'Edit job', path: /^\/jobs\/([^/]+)\/edit$/, href: null, icon: 'jobs', key: null, load: () => import('../views/JobEdit.svelte') },
   { name: 'job', title: 'Job', path: one('jobs'), href: null, icon: 'jobs', key: null, load: () => import('../views/Job.svelte') },
   { name: 'run', title: 'Run', path: one('runs'), href: null, icon: 'runs', key: null, load: () => import('../views/Run.svelte') },
 ];

@@ -7,9 +7,11 @@ import { extname, join, normalize } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { deflateSync } from 'node:zlib';
 import { WebSocketServer, type WebSocket } from 'ws';
+import type { Doc } from '../../src/lib/document';
 import type { ClusterEvent } from '../../src/lib/stream';
 import type { Job, JobSummary, Run, RunSummary, Span } from '../../src/lib/types';
 import { healthCounts } from './troubles';
+import { JobEdits } from './jobEdits';
 import { DESCRIPTIONS, EDGES, SMALL, World, type Scale } from './world';
 
 const ROOT = fileURLToPath(new URL('../../../cronflow/_ui', import.meta.url));
@@ -18,6 +20,7 @@ const CSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 's
 
 export class Stage {
   readonly world: World;
+  readonly edits: JobEdits;
   readonly requests: string[] = [];
   /** The bytes of all REST responses. */
   sent = 0;
@@ -37,6 +40,8 @@ export class Stage {
 
   private constructor(scale: Scale) {
     this.world = new World(scale);
+    this.edits = new JobEdits(this.world);
+    this.world.edited = this.edits.jobs;
     this.server = createServer((request, response) => void this.answer(request, response));
     this.server.on('upgrade', (request, socket, head) => {
       this.sockets.handleUpgrade(request, socket, head, (one) => this.connect(one));
@@ -155,14 +160,14 @@ export class Stage {
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk as Buffer);
     const body = chunks.length === 0 ? {} : (JSON.parse(Buffer.concat(chunks).toString()) as Record<string, unknown>);
-    const [status, found] = this.route(request.method ?? 'GET', decodeURI(url.pathname.slice('/api/v1'.length)), url.searchParams, body);
+    const [status, found] = this.route(request.method ?? 'GET', decodeURI(url.pathname.slice('/api/v1'.length)), url.searchParams, body, request.headers['if-match']);
     response.writeHead(status, { 'Content-Type': status < 400 ? 'application/json' : 'application/problem+json', ...(status === 503 ? { 'Retry-After': '5' } : {}) });
     const text = status === 204 ? '' : JSON.stringify(found);
     this.sent += Buffer.byteLength(text);
     response.end(text);
   }
 
-  private route(method: string, path: string, query: URLSearchParams, body: Record<string, unknown>): [number, unknown] {
+  private route(method: string, path: string, query: URLSearchParams, body: Record<string, unknown>, ifMatch: string | undefined): [number, unknown] {
     const { world } = this;
     const tokens = { access_token: 'a.b.c', expires_in: 900 };
     if (path === '/auth/session') return body.password === 'right' ? [200, tokens] : [401, { title: 'Unauthorized', status: 401, detail: 'wrong username or password' }];
@@ -178,6 +183,8 @@ export class Stage {
       return [200, { items: all.slice(from, from + limit), next_cursor: from + limit < all.length ? String(from + limit) : null }];
     };
     const notFound: [number, unknown] = [404, { title: 'Not Found', status: 404, detail: `there is no ${path}` }];
+    const edited = this.edits.answer(method, path, body as Doc, ifMatch === undefined ? null : Number(ifMatch.replaceAll('"', '')));
+    if (edited !== null) return edited;
     if (path === '/jobs') return page(world.jobs().map(jobSummary));
     if (path === '/schedules/preview') return preview(body as { schedule: { cron?: string; every?: string; at?: string; tz?: string }; count?: number; job?: string }, world);
     if (path === '/schedules/load') return [200, world.scheduleLoad(query)];
@@ -209,7 +216,7 @@ export class Stage {
         case 'next':
           return [200, { job: job.name, state: job.state, fires: job.next_fire === null ? [] : Array.from({ length: 10 }, (_, i) => new Date(Date.parse(job.next_fire ?? '') + i * 900e3).toISOString()) }];
         case 'history':
-          return [200, { items: [1, 2, 3].map((version) => ({ version, at: `2026-1${version - 1}-01T08:00:00Z`, by: 'ada', state: version === 2 ? 'paused' : 'active', since: null, job: { ...job, timeout: `${version * 5}m` } })), next_cursor: null }];
+          return [200, { items: this.edits.history(job.name), next_cursor: null }];
         case 'runs':
           return page(Array.from({ length: 120 }, (_, i) => runSummary({ ...world.run(i * 3 + 2), job: job.name })));
         case 'why':

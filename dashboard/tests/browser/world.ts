@@ -333,8 +333,12 @@ export class World {
 
   // ---------------------------------------------------------------------------------------------------------- jobs
 
+  /** Jobs that were created, changed or, if null, deleted. */
+  edited: ReadonlyMap<string, Job | null> = new Map();
+
   jobs(): Job[] {
-    return this.empty ? [] : NAMES.map((_, i) => this.job(i)).sort((a, b) => (a.name < b.name ? -1 : 1));
+    const added = [...this.edited.keys()].filter((name) => !NAMES.some(([known]) => known === name));
+    return this.empty ? [] : [...NAMES.map(([name]) => name), ...added].flatMap((name) => this.named(name) ?? []).sort((a, b) => (a.name < b.name ? -1 : 1));
   }
 
   job(i: number): Job {
@@ -505,6 +509,8 @@ export class World {
   }
 
   named(name: string): Job | null {
+    const edited = this.edited.get(name);
+    if (edited !== undefined) return edited;
     const i = NAMES.findIndex(([known]) => known === name);
     return i < 0 ? null : this.job(i);
   }

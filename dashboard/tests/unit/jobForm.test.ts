@@ -92,7 +92,8 @@ describe('YAML', () => {
   });
 
   it('reads what a job file reads: times and dates stay text', () => {
-    expect(parse('a: 2026-01-01\nb: 12:30\non: yes\nc: 1e3\n').document).toEqual({ a: '2026-01-01', b: '12:30', on: 'yes', c: 1000 });
+    expect(parse('a: 2026-01-01\nb: 12:30\non: failed\nc: 1e3\n').document).toEqual({ a: '2026-01-01', b: '12:30', on: 'failed', c: 1000 });
+    expect(write({ a: 'yes', b: '012' })).toBe('a: "yes"\nb: "012"\n');
     expect(write({ name: 'a', run: { shell: 'one\ntwo\n' } })).toBe('name: a\nrun:\n  shell: |\n    one\n    two\n');
   });
 });
