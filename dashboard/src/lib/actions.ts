@@ -1,9 +1,10 @@
 // Every action of the page: confirm it if it is destructive, do it, report the result, and offer to undo it where possible.
 import { copyText, randomKey } from './browser';
+import type { Doc } from './document';
 import { jobs } from './jobs.svelte';
 import { store } from './store.svelte';
 import { roleFor, type Action } from './permissions';
-import type { Job, JobSummary, Json, MinuteMove, Session } from './types';
+import type { Job, JobSummary, MinuteMove, Session } from './types';
 import { ui } from './ui.svelte';
 import { plural } from './format';
 
@@ -42,9 +43,14 @@ export async function copy(text: string, what: string): Promise<void> {
   else ui.toast('The browser did not allow copying. Select the text and press Ctrl-C.', { tone: 'bad' });
 }
 
-export async function runNow(job: string): Promise<string | null> {
+export function editHref(name: string): string {
+  return `/jobs/${encodeURIComponent(name)}/edit`;
+}
+
+/** `args` are added to those of the job. */
+export async function runNow(job: string, args: Doc = {}): Promise<string | null> {
   const key = randomKey();
-  const run = await ui.attempt(() => store.api.post('/jobs/{name}/run', { params: { path: { name: job }, header: { 'idempotency-key': key } }, body: {} }));
+  const run = await ui.attempt(() => store.api.post('/jobs/{name}/run', { params: { path: { name: job }, header: { 'idempotency-key': key } }, body: Object.keys(args).length === 0 ? {} : { args } }));
   if (run === null) return null;
   ui.toast(`Run of ${job} requested`, { href: runHref(run.id) });
   return run.id;
@@ -189,15 +195,39 @@ export async function replay(ids: string[]): Promise<boolean> {
   return true;
 }
 
-export async function editAndReplay(id: string, args: { [key: string]: unknown } | null): Promise<boolean> {
-  const answer = await ui.confirm({
-    title: 'Edit and replay', confirm: 'Replay', body: 'The new run uses these arguments.',
-    edit: { label: 'Arguments (JSON)', value: JSON.stringify(args ?? {}, null, 2) },
+/** The arguments that a job has itself. */
+function argsOf(job: { run: unknown } | undefined): Doc {
+  return (job?.run as { args?: Doc } | undefined)?.args ?? {};
+}
+
+export async function runWithArgs(name: string): Promise<string | null> {
+  const job = await ui.attempt(() => store.api.get('/jobs/{name}', { params: { path: { name } } }));
+  if (job === null) return null;
+  const defaults = argsOf(job);
+  const answer = await ui.confirm({ title: `Run ${name} with arguments`, confirm: 'Run', body: 'Arguments that you leave out have the values of the job.', args: { defaults, value: defaults } });
+  return answer === null ? null : runNow(name, answer.args);
+}
+
+/** Begins with the arguments that the run had: its own, and those of the version of the job that it ran. */
+export async function editAndReplay(id: string): Promise<boolean> {
+  const found = await ui.attempt(async () => {
+    const run = await store.api.get('/runs/{id}', { params: { path: { id } } });
+    const job = await store.api.get('/jobs/{name}', { params: { path: { name: run.job } } });
+    const then = job.updated_at <= run.created_at ? job : await versionAt(run.job, run.created_at);
+    return { defaults: argsOf(job), value: { ...argsOf(job), ...argsOf(then), ...(run.args as Doc | null) } };
   });
+  if (found === null) return false;
+  const answer = await ui.confirm({ title: 'Edit and replay', confirm: 'Replay', body: 'The new run uses these arguments, and the present version of the job.', args: found });
   if (answer === null) return false;
-  const run = await ui.attempt(() => store.api.post('/runs/{id}/retry', { params: { path: { id } }, body: { args: JSON.parse(answer.edited) as { [key: string]: Json } } }));
+  const run = await ui.attempt(() => store.api.post('/runs/{id}/retry', { params: { path: { id } }, body: { args: answer.args } }));
   if (run !== null) ui.toast('Replayed as a new run', { href: runHref(run.id) });
   return run !== null;
+}
+
+/** The document of a job at an instant. */
+async function versionAt(name: string, at: string): Promise<{ run: unknown } | undefined> {
+  const { items } = await store.api.get('/jobs/{name}/history', { params: { path: { name } } });
+  return items.findLast((version) => version.at <= at)?.job;
 }
 
 export async function acknowledge(ids: string[]): Promise<boolean> {

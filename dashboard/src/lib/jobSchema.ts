@@ -1,6 +1,6 @@
 // The form of a job, read from the JSON Schema of job files: which input each key gets, its help and its default. The
 // schema is generated from the server's documents, so a new key appears here by itself.
-import file from '../../../cronflow/files/job-file.schema.json';
+import file from '../../../cronflow/files/job-file.schema.json' with { type: 'json' };
 import { isDoc, same, type Doc } from './document';
 import type { Json } from './types';
 

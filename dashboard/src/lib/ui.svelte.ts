@@ -1,5 +1,6 @@
 // Everything that overlays the views: toasts, confirmation dialogs, the palette and the help.
 import { ApiError } from './api';
+import type { Doc } from './document';
 
 export interface Toast {
   id: number;
@@ -16,15 +17,16 @@ export interface Question {
   danger: boolean;
   /** Requires a reason. */
   reason: boolean;
-  /** A text to edit, for example arguments as JSON. */
-  edit: { label: string; value: string } | null;
+  /** Arguments to edit, and those that the job has itself. */
+  args: { defaults: Doc; value: Doc } | null;
   /** Asks for a note and an end, both optional; the text is the choice without an end. */
   hold: { open: string } | null;
 }
 
 export interface Answer {
   reason: string;
-  edited: string;
+  /** The arguments, without those that the job has itself. */
+  args: Doc;
   note: string;
   until: string | null;
 }
@@ -52,7 +54,7 @@ class Ui {
 
   confirm(question: Partial<Question> & Pick<Question, 'title' | 'confirm'>): Promise<Answer | null> {
     this.answer?.(null);
-    this.question = { body: '', danger: false, reason: false, edit: null, hold: null, ...question };
+    this.question = { body: '', danger: false, reason: false, args: null, hold: null, ...question };
     return new Promise((resolve) => {
       this.answer = resolve;
     });

@@ -3,7 +3,7 @@ import { expect, test as base, type Page } from '@playwright/test';
 import { Stage } from './server';
 import { SMALL, type Scale } from './world';
 
-const EXPECTED_ERRORS = /status of (401|404|503)/; // logged by the browser for responses that tests provoke
+const EXPECTED_ERRORS = /status of (401|404|409|422|503)/; // logged by the browser for responses that tests provoke
 
 export const test = base.extend<{ scale: Scale; stage: Stage; user: Page }>({
   scale: [SMALL, { option: true }],
