@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta, timezone
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cronflow.documents import job_document, parse_job
+from cronflow.documents.fingerprint import fingerprint
 from cronflow.domain.amqp_target import AmqpReply, AmqpTarget
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.job import (
@@ -956,3 +958,10 @@ def test_limits_have_short_forms_and_one_canonical_form(
 def test_a_wrong_limit_is_refused_with_its_key(part: dict[str, object], problem: str) -> None:
     (found,) = problems_of_document({**MINIMAL, **part})
     assert found.startswith(f"jobs[0].{problem}")
+
+
+def test_a_fingerprint_is_that_of_the_jobs_in_any_order() -> None:
+    first, second = (parse_job({"name": name, "run": {"shell": "true"}}) for name in ("a", "b"))
+    assert fingerprint([first, second]) == fingerprint([second, first])
+    assert fingerprint([first]) != fingerprint([second])
+    assert fingerprint([first]) != fingerprint([replace(first, priority=first.priority + 1)])

@@ -28,6 +28,7 @@ from cronflow.bootstrap.roles import build_node
 from cronflow.bootstrap.shutdown import ShutdownSignals
 from cronflow.circuit_breaker import Circuit
 from cronflow.config import Settings
+from cronflow.documents.fingerprint import fingerprint
 from cronflow.domain.amqp_target import AmqpTarget
 from cronflow.domain.capabilities import Capabilities, announced
 from cronflow.domain.job import CommandTarget, HttpTarget, PythonTarget, SystemTarget, system_jobs
@@ -203,6 +204,7 @@ async def run_node(
             emit=event_log.emit,
             python=pool,
         )
+        defined = {app.name: app.jobs_with(settings.retry, settings.timezone) for app in apps}
         executor = simulating(settings, await stack.enter_async_context(by_target))
         node = build_node(
             backends,
@@ -229,7 +231,8 @@ async def run_node(
             capabilities=capabilities(settings, apps, () if pool is None else pool.modules),
             capacity=capacity(settings),
             catch_up_options=catch_up_options(settings),
-            defined=[job for app in apps for job in app.jobs_with(settings.retry, settings.timezone)],
+            defined=[job for jobs in defined.values() for job in jobs],
+            apps={app: fingerprint(jobs) for app, jobs in defined.items()},
             min_nodes=settings.min_nodes,
         )
         if shutdown.stops(lambda _number: node.stop()):

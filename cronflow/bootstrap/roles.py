@@ -119,11 +119,13 @@ def build_node(
     capacity: ResourceAmount | None = None,
     catch_up_options: CatchUpOptions = DEFAULT_CATCH_UP,
     defined: Sequence[Job] = (),
+    apps: Mapping[str, str] | None = None,
     min_nodes: int = 1,
 ) -> Node:
     """Build one incarnation of a node. Without `keep_alive` everything runs in one event loop; without a
     `notifier` the node does not send alerts; without `capabilities` it is offered every run. `capacity` is what
-    jobs may reserve on it; without it, it gets no job that reserves anything. `defined` are the jobs of its Apps.
+    jobs may reserve on it; without it, it gets no job that reserves anything. `defined` are the jobs of its Apps,
+    and `apps` their fingerprints.
     """
     # Roles that must not wait for the main loop use their own connections.
     vital = keep_alive.backends if keep_alive is not None else backends
@@ -227,6 +229,7 @@ def build_node(
         early=lambda: worker.accepts_early(),
         zones=lambda: zone_watch.version,
         differing=lambda: definition_watch.current,
+        apps=apps,
     )
     worker = Worker(
         backends.queue,

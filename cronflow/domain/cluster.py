@@ -61,7 +61,8 @@ class NodeReport:
     a node of 0.8, which would start them at once. `knows_newer_keys` is false for a node of 0.9, which would start runs
     beyond their limits, and `knows_keys_of_0_12` for one of 0.11. `capacity` is what jobs may reserve on it, None for a
     node of 0.9. `differing` has the jobs whose code on it is not what is stored, with the keys that differ and a digest
-    of the difference.
+    of the difference. `apps` has the fingerprint of each of its Apps, which is the same wherever the App defines the
+    same jobs; empty for a node of 0.12.
     """
 
     name: str
@@ -89,6 +90,7 @@ class NodeReport:
     knows_keys_of_0_12: bool = False
     capacity: ResourceAmount | None = None
     differing: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    apps: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def id(self) -> str:
@@ -102,6 +104,7 @@ class Member:
 
     `ahead` is how many runs it accepts beyond its slots. `drain_asked`: a drain was requested; the node may not have
     received the request yet. `reserved` is what its runs reserve, if the reader asked MongoDB for it and got an answer.
+    `drain_until` is when it gives up what runs, if the reader asked for it and a drain has a deadline.
     """
 
     report: NodeReport
@@ -111,6 +114,7 @@ class Member:
     drain_asked: bool = False
     ahead: int = 0
     reserved: ResourceAmount | None = None
+    drain_until: datetime | None = None
 
     @property
     def draining(self) -> bool:

@@ -61,6 +61,7 @@ class Heartbeat:
         early: Callable[[], int | None] = lambda: None,
         zones: Callable[[], str] = zone_data,
         differing: Callable[[], Mapping[str, tuple[str, str]]] = dict,
+        apps: Mapping[str, str] | None = None,
     ) -> None:
         self._membership = membership
         self._clock = clock
@@ -77,6 +78,7 @@ class Heartbeat:
         self._backlog = backlog
         self._zones = zones
         self._differing = differing
+        self._apps = apps or {}
         self._capabilities = capabilities
         self._capacity = capacity
         self._early = early
@@ -165,4 +167,5 @@ class Heartbeat:
             knows_keys_of_0_12=True,
             capacity=self._capacity,
             differing=self._differing(),
+            apps=self._apps,
         )

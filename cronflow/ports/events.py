@@ -36,13 +36,14 @@ class EventStore(Protocol):
         self,
         *,
         kinds: Collection[str] = (),
+        node: str = "",
         since: datetime | None = None,
         after: str = "",
         before: str = "",
         limit: int = 100,
     ) -> list[RecordedEvent]:
         """With `after`: events after that id, oldest first. Otherwise: events before the id `before`, newest first.
-        Kinds unknown to this version are left out.
+        With `node`, only events whose field `node` has this name. Kinds unknown to this version are left out.
         """
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Literal, get_args
 
+from cronflow.domain.capabilities import Capabilities
 from cronflow.domain.cluster import ClusterStatus, Member
 from cronflow.domain.maintenance_mode import MaintenanceMode
 from cronflow.domain.resources import ResourceAmount
@@ -88,11 +89,38 @@ class NodeSchema(Schema):
     """What its runs reserve; null: MongoDB did not answer."""
     differing: dict[str, str]
     """The jobs whose code on this node is not what is stored, each with the keys that differ; at most 20."""
+    apps: dict[str, str]
+    """The Apps that it has loaded, each with a fingerprint of the jobs that it defines."""
+
+
+class CapabilitiesSchema(Schema):
+    """What a node can run, as it announces it."""
+
+    shell: bool
+    """Whether it runs commands."""
+    modules: list[str] | None
+    """Modules whose functions it calls; null: too many to announce."""
+    hosts: list[str] | None
+    """Hosts that it may call; null: all, or too many to announce."""
+    secrets: bool
+    """Whether it can open secrets."""
+    amqp: bool
+    """Whether it can publish to a broker."""
 
 
 class NodeDetailSchema(NodeSchema):
-    """A node with the runs that it has claimed."""
+    """A node with what it can run and the runs that it has claimed."""
 
+    incarnation: str
+    """The random name of this start of the node."""
+    lag_s: float
+    """How late its event loop runs, in seconds."""
+    capabilities: CapabilitiesSchema | None
+    """What it can run; null: a node of 0.6, which announces nothing."""
+    accepts_ahead: int
+    """How many runs it accepts beyond its slots."""
+    drain_until: str | None
+    """When what still runs moves to other nodes; null: it does not drain, or its drain has no deadline."""
     runs: list[str]
     """Ids of the runs that it has claimed."""
 
@@ -106,6 +134,8 @@ class DrainSchema(Schema):
     """Always true."""
     drained: bool
     """Whether it has no runs left."""
+    until: str | None
+    """When what still runs moves to other nodes; null: running jobs end."""
 
 
 class UndrainSchema(Schema):
@@ -277,6 +307,7 @@ def node_schema(member: Member, leader: str | None, heartbeat: timedelta) -> Nod
         "capacity": _amount_schema(report.capacity),
         "reserved": _amount_schema(member.reserved),
         "differing": {job: keys for job, (keys, _) in report.differing.items()},
+        "apps": dict(report.apps),
     }
 
 
@@ -287,12 +318,38 @@ def _amount_schema(amount: ResourceAmount | None) -> AmountSchema | None:
 def node_detail_schema(
     member: Member, runs: Collection[str], leader: str | None, heartbeat: timedelta
 ) -> NodeDetailSchema:
-    return {**node_schema(member, leader, heartbeat), "runs": sorted(runs)}
+    report = member.report
+    return {
+        **node_schema(member, leader, heartbeat),
+        "incarnation": report.incarnation,
+        "lag_s": report.lag_s,
+        "capabilities": _capabilities_schema(report.capabilities),
+        "accepts_ahead": member.ahead,
+        "drain_until": optional_iso(member.drain_until),
+        "runs": sorted(runs),
+    }
+
+
+def _capabilities_schema(found: Capabilities | None) -> CapabilitiesSchema | None:
+    if found is None:
+        return None
+    return {
+        "shell": found.shell,
+        "modules": None if found.modules is None else list(found.modules),
+        "hosts": None if found.hosts is None else list(found.hosts),
+        "secrets": found.secrets,
+        "amqp": found.amqp,
+    }
 
 
 def drain_schema(name: str, member: Member | None) -> DrainSchema:
     """A node that is gone counts as drained."""
-    return {"name": name, "draining": True, "drained": member is None or member.drained}
+    return {
+        "name": name,
+        "draining": True,
+        "drained": member is None or member.drained,
+        "until": None if member is None else optional_iso(member.drain_until),
+    }
 
 
 def undrain_schema(name: str, member: Member | None) -> UndrainSchema:

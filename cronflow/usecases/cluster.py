@@ -40,14 +40,17 @@ class ClusterUseCases:
         return sorted(await self._backends.membership.members(), key=lambda member: member.report.name)
 
     async def node(self, name: str) -> tuple[Member, Mapping[str, int]]:
-        """A node that is up, with what is reserved on it, and the runs that it has taken with their fences. Raises
-        NotFound.
+        """A node that is up, with what is reserved on it and the deadline of its drain, and the runs that it has taken
+        with their fences. Raises NotFound.
         """
         found = [member for member in await self._backends.membership.members() if member.report.name == name]
         if not found:
             raise NotFound("node", name)
-        holdings = await self._backends.membership.holdings([found[0].id])
-        return (await self._with_reservations(found))[0], holdings[found[0].id][1]
+        [member] = await self._with_reservations(found[:1])
+        if member.draining:
+            member = replace(member, drain_until=await self._backends.membership.drain_deadline(name, None))
+        holdings = await self._backends.membership.holdings([member.id])
+        return member, holdings[member.id][1]
 
     async def _with_reservations(self, members: Sequence[Member]) -> list[Member]:
         try:
@@ -150,12 +153,14 @@ class ClusterUseCases:
         self,
         *,
         kinds: Collection[str] = (),
+        node: str = "",
         since: datetime | None = None,
         after: str = "",
         before: str = "",
         limit: int = 100,
     ) -> list[RecordedEvent]:
         """With `after`, the events after this id, oldest first; otherwise those before `before`, newest first.
+        With `node`, only those about this node.
 
         Raises InvalidInput for an unknown kind.
         """
@@ -165,7 +170,9 @@ class ClusterUseCases:
                 raise InvalidInput(
                     Problem("kind", f"there is no kind of event {kind!r}", f"did you mean {near}?" if near else "")
                 )
-        return await self._backends.events.find(kinds=kinds, since=since, after=after, before=before, limit=limit)
+        return await self._backends.events.find(
+            kinds=kinds, node=node, since=since, after=after, before=before, limit=limit
+        )
 
     async def series(self, span: Span) -> list[tuple[datetime, Tally]]:
         """Finished runs, their delays and durations over a span, oldest point first."""

@@ -7,6 +7,7 @@ from datetime import time, timedelta
 
 import pytest
 
+from cronflow.domain.capabilities import Capabilities
 from cronflow.domain.cluster import Member
 from cronflow.domain.job import SWEEP, system_jobs
 from cronflow.domain.rollup import Tally
@@ -28,6 +29,24 @@ async def test_nodes_are_listed_with_their_load(client: Client) -> None:
     shown = await client.get("/nodes/node-c", who="viewer")
     assert shown["runs"] == [f"reindex-search@{n}" for n in range(6)]
     await client.get("/nodes/nobody", 404)
+
+
+async def test_a_node_is_shown_with_what_it_can_run_and_the_deadline_of_its_drain(scene: Scene) -> None:
+    able = Capabilities(shell=True, modules=("billing.jobs",), hosts=None)
+    report = a_report("node-d", "9f31", lag_s=0.0021, capabilities=able, apps={"billing": "0a1b2c3d4e5f"})
+    await scene.backends.membership.report(report, 15)
+    async with client_of(scene.service) as client:
+        shown = await client.get("/nodes/node-d", who="viewer")
+        assert (shown["id"], shown["incarnation"], shown["lag_s"]) == ("node-d#9f31", "9f31", 0.0021)
+        assert shown["apps"] == {"billing": "0a1b2c3d4e5f"}
+        assert (shown["capabilities"]["modules"], shown["capabilities"]["hosts"]) == (["billing.jobs"], None)
+        assert shown["drain_until"] is None
+        until = (NOON + timedelta(minutes=10)).isoformat()
+        drained = await client.post("/nodes/node-d/drain", {"until": until}, who="operator")
+        assert drained["until"] == "2026-11-21T12:10:00Z"
+        assert (await client.get("/nodes/node-d"))["drain_until"] == "2026-11-21T12:10:00Z"
+        # A further request without a deadline removes it.
+        assert (await client.post("/nodes/node-d/drain", who="operator"))["until"] is None
 
 
 async def test_a_node_is_drained_by_name_and_undrained(client: Client) -> None:

@@ -52,6 +52,8 @@ async def test_events_are_listed_page_by_page_newest_first(client: Client, recor
         ({"since": "2026-11-21T11:30:00.000001Z"}, [0, 1]),
         ({"kind": "leader_elected"}, [0, 2]),
         ({"kind": ["leader_elected", "job_paused"], "since": "2026-11-21T11:35:00Z"}, [0]),
+        ({"node": "node-b"}, [1]),
+        ({"node": "nobody"}, []),
     ],
 )
 async def test_events_are_chosen_by_kind_and_age(

@@ -129,6 +129,13 @@ def test_the_capacity_of_a_node_comes_back_and_is_unknown_of_an_older_one() -> N
     assert codec.report_from_json(orjson.dumps(older)).capacity is None
 
 
+def test_the_apps_of_a_node_come_back_and_are_none_of_an_older_one() -> None:
+    report = a_report(apps={"billing": "0a1b2c3d4e5f"})
+    assert codec.report_from_json(codec.report_json(report)) == report
+    older = {key: value for key, value in orjson.loads(codec.report_json(report)).items() if key != "apps"}
+    assert codec.report_from_json(orjson.dumps(older)).apps == {}
+
+
 def test_an_alert_without_new_settings_is_stored_with_keys_of_0_9_only() -> None:
     alert = Alert(name="all", on=(AlertKind.FAILED,), webhook=Webhook("http://hooks"), late_after=timedelta(minutes=1))
     record = AlertRecord(alert=alert, since=T0, judged=T0, created_at=T0, updated_at=T0)

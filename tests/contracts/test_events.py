@@ -40,6 +40,32 @@ async def test_events_are_kept_once_and_read_in_both_directions(stores: Stores) 
     assert await stores.events.find(since=second.at) == [third, second]
 
 
+async def test_events_about_a_node_are_found_by_its_name(stores: Stores) -> None:
+    first, other, second = (
+        happened(1, LeaderElected("n1", 7)),
+        happened(2, NodeLost("n2", 3)),
+        happened(3, NodeLost("n1", 0)),
+    )
+    # An event without a node, which n1 emitted.
+    await stores.events.append([first, other, second, happened(4, JobPaused("report", "eva"))])
+    assert await stores.events.find(node="n1") == [second, first]
+    assert await stores.events.find(node="n1", kinds={"node_lost"}) == [second]
+    assert await stores.events.find(node="n1", before=second.id, limit=1) == [first]
+    assert await stores.events.find(node="n") == []
+
+
+async def test_the_events_about_a_node_are_read_from_an_index(mongo_url: str, namespace: str) -> None:
+    from cronflow.backends.mongo.events import MongoEventStore
+
+    async with MongoDatabase(mongo_url, namespace) as database:
+        events = [happened(n, NodeLost(f"n{n % 100}", n)) for n in range(2000)]
+        await MongoEventStore(database).append(events)
+        match = {"fields.node": "n7", "_id": {"$lt": events[1500].id}}
+        told = await database["events"].find(match).sort("_id", -1).limit(10).explain()
+        assert told["executionStats"]["totalKeysExamined"] <= 11
+        assert "SORT" not in str(told["queryPlanner"]["winningPlan"])
+
+
 async def test_an_event_of_a_kind_that_this_version_does_not_know_is_left_out(mongo_url: str, namespace: str) -> None:
     from cronflow.backends.mongo.events import MongoEventStore
 

@@ -120,10 +120,13 @@ async def list_events(
     kind: Annotated[
         list[str] | None, Query(max_length=100, description="Only this kind, for example `leader_elected`; repeatable.")
     ] = None,
+    node: Annotated[str, Query(max_length=100, description="Only events about this node.")] = "",
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> EventPage:
     """Events of the cluster, newest first; kept as long as log lines."""
-    found = await service.cluster.events(kinds=kind or (), since=since, before=name_key(cursor), limit=limit + 1)
+    found = await service.cluster.events(
+        kinds=kind or (), node=node, since=since, before=name_key(cursor), limit=limit + 1
+    )
     shown, before = first_of(found, limit, lambda happened: happened.id)
     return {"items": [event_schema(happened) for happened in shown], "next_cursor": before}

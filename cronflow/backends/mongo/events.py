@@ -29,12 +29,15 @@ class MongoEventStore:
         self,
         *,
         kinds: Collection[str] = (),
+        node: str = "",
         since: datetime | None = None,
         after: str = "",
         before: str = "",
         limit: int = 100,
     ) -> list[RecordedEvent]:
         match: dict[str, Any] = {"kind": {"$in": stored_kinds(kinds)}} if kinds else {}
+        if node:
+            match["fields.node"] = node
         bounds = {}
         low = max(after, "" if since is None else cursor_of(since))
         if low:

@@ -186,8 +186,16 @@ INDEXES = {
         # Lists: the sessions of a user.
         IndexModel([("user", ASCENDING), ("_id", ASCENDING)], name="of_user"),
     ],
-    # Lists: events by kind.
-    "events": [IndexModel([("kind", ASCENDING), ("_id", ASCENDING)], name="kinds")],
+    "events": [
+        # Lists: events by kind.
+        IndexModel([("kind", ASCENDING), ("_id", ASCENDING)], name="kinds"),
+        # Lists: the events about a node.
+        IndexModel(
+            [("fields.node", ASCENDING), ("_id", ASCENDING), ("kind", ASCENDING)],
+            name="of_node",
+            partialFilterExpression={"fields.node": {"$exists": True}},
+        ),
+    ],
     "notices": [
         # The alert sender: the oldest waiting notification of each alert and job, from the index alone.
         IndexModel(

@@ -56,6 +56,9 @@ def node_page(node: NodeDetailSchema) -> None:
     out.print()
     breakers = ", ".join(f"{formatting.clean(name)} {state}" for name, state in node["breakers"].items())
     drained = ("yes" if node["drained"] else "not yet") if node["state"] == "draining" else None
+    # An API of 0.12 does not send them.
+    until = node.get("drain_until")
+    apps = "\n".join(f"{formatting.clean(app)} {made}" for app, made in node.get("apps", {}).items())
     facts(
         [
             ("role", "♛ leader" if "leader" in node["roles"] else "worker"),
@@ -70,10 +73,12 @@ def node_page(node: NodeDetailSchema) -> None:
             ("host", formatting.clean(node["host"]) or None),
             ("pid", str(node["pid"]) if node["pid"] else None),
             ("version", formatting.clean(node["version"]) or None),
+            ("apps", apps or None),
             ("zone data", formatting.clean(node["zones"]) or None),
             ("breakers", breakers or None),
             ("spool", _spool(node["spool"])),
             ("drained", drained),
+            ("deadline", None if until is None else times.absolute(until)),
             ("runs", "\n".join(node["runs"]) or None),
         ]
     )

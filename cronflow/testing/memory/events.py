@@ -27,6 +27,7 @@ class MemoryEventStore(DocumentPort, port="events"):
         self,
         *,
         kinds: Collection[str] = (),
+        node: str = "",
         since: datetime | None = None,
         after: str = "",
         before: str = "",
@@ -38,6 +39,7 @@ class MemoryEventStore(DocumentPort, port="events"):
             lambda recorded: (
                 recorded.id > low
                 and (not before or recorded.id < before)
+                and (not node or getattr(recorded.event, "node", None) == node)
                 and (not kinds or recorded.event.kind in stored_kinds(kinds))
             ),
             limit=limit,
