@@ -6,7 +6,8 @@ import { store } from './store.svelte';
 import { roleFor, type Action } from './permissions';
 import type { Job, JobSummary, MinuteMove, Session } from './types';
 import { ui } from './ui.svelte';
-import { plural } from './format';
+import { moment, plural } from './format';
+import { DEADLINES } from './hold';
 
 export function may(action: Action, job: string | null = null): boolean {
   return store.may(roleFor(action), job);
@@ -31,6 +32,10 @@ export function jobOf(run: string): string {
 
 export function runHref(id: string): string {
   return `/runs/${encodeURIComponent(id)}`;
+}
+
+export function nodeHref(name: string): string {
+  return `/nodes/${encodeURIComponent(name)}`;
 }
 
 export function jobHref(name: string): string {
@@ -243,11 +248,13 @@ export async function acknowledge(ids: string[]): Promise<boolean> {
 
 export async function drain(node: string): Promise<void> {
   const answer = await ui.confirm({
-    title: `Drain ${node}?`, body: 'It finishes running jobs and accepts no new ones. Other nodes take over its work.', confirm: 'Drain',
+    title: `Drain ${node}?`, confirm: 'Drain', hold: { open: 'None: running jobs finish', end: 'Deadline', ends: DEADLINES, note: false },
+    body: 'It finishes running jobs and accepts no new ones. Other nodes take over what it has not started. What still runs at the deadline is stopped and runs again on other nodes, except jobs with at_most_once.',
   });
   if (answer === null) return;
-  if ((await ui.attempt(() => store.api.post('/nodes/{name}/drain', { params: { path: { name: node } } }))) !== null) {
-    ui.toast(`Draining ${node}`, { undo: () => store.api.post('/nodes/{name}/undrain', { params: { path: { name: node } } }) });
+  const { until } = answer;
+  if ((await ui.attempt(() => store.api.post('/nodes/{name}/drain', { params: { path: { name: node } }, body: until === null ? {} : { until } }))) !== null) {
+    ui.toast(until === null ? `Draining ${node}` : `Draining ${node} until ${moment(until, store.now)}`, { undo: () => store.api.post('/nodes/{name}/undrain', { params: { path: { name: node } } }) });
   }
 }
 

@@ -8,9 +8,17 @@ export const HOLDS = [
   ['24h', 24 * 3600e3, 'In 24 hours'],
 ] as const;
 
+/** The deadlines of a drain to choose from. */
+export const DEADLINES = [
+  ['5m', 300e3, 'In 5 minutes'],
+  ['10m', 600e3, 'In 10 minutes'],
+  ['30m', 1800e3, 'In 30 minutes'],
+  ['1h', 3600e3, 'In 1 hour'],
+] as const;
+
 /** The end for a choice: a length, `at` with a local time as inputs have it, or '' for none. Null without an end. */
 export function endOf(choice: string, at: string, now: number): string | null {
-  const length = HOLDS.find(([key]) => key === choice)?.[1];
+  const length = [...HOLDS, ...DEADLINES].find(([key]) => key === choice)?.[1];
   const end = length !== undefined ? now + length : choice === 'at' && at !== '' ? Date.parse(at) : NaN;
   return Number.isNaN(end) ? null : new Date(Math.round(end / 1000) * 1000).toISOString();
 }

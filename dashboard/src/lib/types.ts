@@ -64,6 +64,8 @@ export type Backfill = Schemas['BackfillSchema'];
 export type BackfillScope = Schemas['BackfillScope'];
 export type Limit = Schemas['LimitSchema'];
 export type NodeDetail = Schemas['NodeSchema'];
+/** A node with what it can run and the runs that it holds. */
+export type NodeWithRuns = Schemas['NodeDetailSchema'];
 export type Cluster = Schemas['ClusterSchema'];
 export type ClusterEvent = Schemas['EventSchema'];
 export type AuditPage = Schemas['AuditPage'];

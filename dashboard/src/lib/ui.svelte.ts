@@ -19,8 +19,8 @@ export interface Question {
   reason: boolean;
   /** Arguments to edit, and those that the job has itself. */
   args: { defaults: Doc; value: Doc } | null;
-  /** Asks for a note and an end, both optional; the text is the choice without an end. */
-  hold: { open: string } | null;
+  /** Asks for an end, which is optional, and for a note; `open` is the choice without an end. */
+  hold: { open: string; end?: string; ends?: readonly (readonly [string, number, string])[]; note?: false } | null;
 }
 
 export interface Answer {

@@ -33,6 +33,7 @@ export const VIEWS: View[] = [
   { name: 'newJob', title: 'New job', path: /^\/jobs\/new$/, href: null, icon: 'jobs', key: null, load: () => import('../views/JobEdit.svelte') },
   { name: 'editJob', title: 'Edit job', path: /^\/jobs\/([^/]+)\/edit$/, href: null, icon: 'jobs', key: null, load: () => import('../views/JobEdit.svelte') },
   { name: 'job', title: 'Job', path: one('jobs'), href: null, icon: 'jobs', key: null, load: () => import('../views/Job.svelte') },
+  { name: 'node', title: 'Node', path: one('nodes'), href: null, icon: 'nodes', key: null, load: () => import('../views/Node.svelte') },
   { name: 'run', title: 'Run', path: one('runs'), href: null, icon: 'runs', key: null, load: () => import('../views/Run.svelte') },
 ];
 

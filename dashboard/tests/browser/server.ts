@@ -12,6 +12,7 @@ import type { ClusterEvent } from '../../src/lib/stream';
 import type { Job, JobSummary, Run, RunSummary, Span } from '../../src/lib/types';
 import { healthCounts } from './troubles';
 import { JobEdits } from './jobEdits';
+import { Administration } from './administration';
 import { DESCRIPTIONS, EDGES, SMALL, World, type Scale } from './world';
 
 const ROOT = fileURLToPath(new URL('../../../cronflow/_ui', import.meta.url));
@@ -21,6 +22,7 @@ const CSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 's
 export class Stage {
   readonly world: World;
   readonly edits: JobEdits;
+  readonly administration: Administration;
   readonly requests: string[] = [];
   /** The bytes of all REST responses. */
   sent = 0;
@@ -42,6 +44,7 @@ export class Stage {
     this.world = new World(scale);
     this.edits = new JobEdits(this.world);
     this.world.edited = this.edits.jobs;
+    this.administration = new Administration(this.world);
     this.server = createServer((request, response) => void this.answer(request, response));
     this.server.on('upgrade', (request, socket, head) => {
       this.sockets.handleUpgrade(request, socket, head, (one) => this.connect(one));
@@ -182,6 +185,8 @@ export class Stage {
       const from = Number(query.get('cursor') ?? 0);
       return [200, { items: all.slice(from, from + limit), next_cursor: from + limit < all.length ? String(from + limit) : null }];
     };
+    const administered = this.administration.route(method, path, query, body);
+    if (administered !== null) return administered;
     const notFound: [number, unknown] = [404, { title: 'Not Found', status: 404, detail: `there is no ${path}` }];
     const edited = this.edits.answer(method, path, body as Doc, ifMatch === undefined ? null : Number(ifMatch.replaceAll('"', '')));
     if (edited !== null) return edited;
@@ -300,7 +305,7 @@ export class Stage {
     if (path === '/cluster/maintenance') return [200, (world.maintenance = world.held(body as { on: boolean; note?: string; until?: string }))];
     if (path === '/cluster/settings') return [200, { chaos: true }];
     if (path === '/chaos/nodes') return [200, { items: world.nodes(0).map(({ name }, i) => ({ name, paused: i === 2 })), next_cursor: null }];
-    if (method === 'POST' && (path.startsWith('/nodes/') || path.startsWith('/cluster/'))) return [200, {}];
+    if (method === 'POST' && path.startsWith('/cluster/')) return [200, {}];
     return notFound;
   }
 

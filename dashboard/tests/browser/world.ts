@@ -92,6 +92,7 @@ export class World {
   electedAt: number;
   mongo: string | null = null;
   stale: string | null = null;
+  readonly draining = new Set(['us-west-1']);
   seq = 1000;
   role = 'admin';
   total = 100_000;
@@ -140,7 +141,7 @@ export class World {
     return this.scale.nodes.map((name, i) => {
       const slots = name.startsWith('batch') ? 32 : 16;
       const wave = 0.45 + 0.3 * Math.sin(second / 23 + i * 1.7) + 0.2 * noise(second * 13 + i);
-      const draining = name === 'us-west-1';
+      const draining = this.draining.has(name);
       const stale = name === this.stale;
       const inFlight = this.idle ? 0 : draining ? 2 : stale ? 5 : Math.max(0, Math.min(slots, Math.round(wave * slots)));
       return {
@@ -503,7 +504,7 @@ export class World {
   nodeDetails(): NodeDetail[] {
     return this.nodes(Math.floor(this.now() / 1000)).map((node, i) => ({
       ...node, roles: ['worker'], held: node.in_flight, heartbeat_age_s: node.age_s, labels: {}, version: '0.10.0', host: node.name, pid: 40 + i, started_at: null,
-      breakers: {}, spool: { outcomes: 0, bytes: 0, since: null }, zones: '2026b', drained: false, differing: {},
+      breakers: {}, spool: { outcomes: 0, bytes: 0, since: null }, zones: '2026b', drained: false, differing: {}, apps: i % 4 === 3 ? {} : { billing: i === 5 ? 'c0ffee123456' : '0a1b2c3d4e5f' },
       capacity: i === 3 ? null : { cpu: 8, memory: 32 * 2 ** 30 }, reserved: { cpu: i === 1 ? 9 : i * 0.75, memory: i * 2.5 * 2 ** 30 },
     }));
   }

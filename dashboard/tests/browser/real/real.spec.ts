@@ -328,6 +328,27 @@ test('a node is drained and undrained, and the leader steps down', async () => {
   await expect(page.locator('li.lead')).not.toContainText(leader ?? '');
 });
 
+test('a node has a page with what runs on it and its history, and is drained with a deadline', async () => {
+  const { id } = await cluster.run('endless');
+  const node = await waitFor('the run has started', async () => (await cluster.runs('job=endless&state=running')).items.find((run) => run.id === id)?.node?.split('#')[0]);
+  await open('/nodes');
+  await page.getByRole('link', { name: node, exact: true }).click();
+  const running = page.getByRole('region', { name: 'Running now' });
+  await expect(running.getByRole('link', { name: 'endless' })).toBeVisible();
+  await expect(page.getByRole('region', { name: 'History' })).toContainText(new RegExp(`${node} joined with \\d+ slots`));
+  await expect(page.getByRole('region', { name: 'About' })).toContainText('Shell commands');
+  await expect(page.getByRole('img', { name: /^CPU, 10 min/ })).toBeVisible();
+  await act('drain', button('Drain'));
+  await page.getByRole('dialog').getByLabel('Deadline').selectOption('10m');
+  await confirm('Drain');
+  await expect(page.getByRole('group', { name: 'Drain' })).toContainText(/What still runs at .* \(in (9|10) m/);
+  await expect(page.getByRole('region', { name: 'History' })).toContainText(`${node} is draining`);
+  await cluster.request('POST', `/runs/${encodeURIComponent(id)}/cancel`, { reason: 'test finished' });
+  await act('drain', button('Undrain'));
+  await expect(page.getByRole('group', { name: 'Drain' })).toHaveCount(0);
+  await expect(page.getByRole('region', { name: 'History' })).toContainText(`${node} accepts work again`);
+});
+
 test('in maintenance nothing starts; a breaker is closed, and a backfill is requested and cancelled', async () => {
   await open('/nodes');
   await act('maintenance', button('Start maintenance'));
