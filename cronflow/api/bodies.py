@@ -7,7 +7,7 @@ the words of job documents. Jobs and alerts have parsers of their own in `cronfl
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -36,6 +36,7 @@ from cronflow.usecases import UseCases
 
 if TYPE_CHECKING:
     from cronflow.api.routes.chaos import Chaos
+    from cronflow.schemas.cluster import SettingSchema
 
 ETAG = re.compile(r'"([1-9][0-9]{0,17})"')
 MOST_KEYS = 100
@@ -44,7 +45,8 @@ MOST_KEYS = 100
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
     """The settings that routes use: the cluster's name, the heartbeat interval, the default retry and time zone of
-    jobs, the origins that may use the API besides its own, and what `cronflow dev` offers to break on purpose.
+    jobs, the origins that may use the API besides its own, what `cronflow dev` offers to break on purpose, and all
+    settings of this process for people.
     """
 
     namespace: str = "default"
@@ -54,6 +56,7 @@ class Deployment:
     version: str = ""
     origins: Collection[str] = ()
     chaos: Chaos | None = None
+    settings: Callable[[], Sequence[SettingSchema]] = list
 
 
 def _service(request: Request) -> UseCases:

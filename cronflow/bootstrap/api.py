@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -119,6 +120,7 @@ async def api_application(
     from cronflow.api.middleware import Measured, guarded
     from cronflow.api.static_page import Page, WithPage
     from cronflow.api.stream import Stream
+    from cronflow.bootstrap.setting_rows import setting_rows
 
     given = credentials(settings)
     password_hash = given.password_hash or await service.passwords.hashed(given.password or "")
@@ -144,6 +146,7 @@ async def api_application(
         version=VERSION,
         origins=frozenset(settings.allow_origins),
         chaos=chaos,
+        settings=partial(setting_rows, settings),
     )
     stream = Stream(hub, logins, origins=settings.allow_origins)
     meter.read(metrics.STREAM_SOCKETS, lambda: stream.connected)

@@ -25,7 +25,8 @@ _ELEVEN = datetime(2000, 1, 1, 11)  # noqa: DTZ001
 # --------------------------------------------------------------------------------------------------------------- days
 
 
-def _read_date(value: object) -> date:
+def date_of(value: object) -> date:
+    """Reads a day such as 2026-12-25. Raises InvalidInput."""
     if isinstance(value, date) and not isinstance(value, datetime):
         return value
     try:
@@ -40,7 +41,7 @@ def _read_day(value: object) -> date | YearlyDay:
         month, day = value.strip().split("-")
         return YearlyDay(int(month), int(day))
     try:
-        return _read_date(value)
+        return date_of(value)
     except InvalidInput:
         what = f"expected a day, got {got(value)}"
         raise InvalidInput(Problem("", what, 'write it like 2026-12-25, or "12-25" for every year')) from None
@@ -58,9 +59,9 @@ class DayForm(TypedDict):
 class DaySpanForm(TypedDict):
     """Several days in a row."""
 
-    first: Annotated[str, Key(_read_date, date.isoformat, sample=date(2000, 1, 1))]
+    first: Annotated[str, Key(date_of, date.isoformat, sample=date(2000, 1, 1))]
     """The first one, such as `2026-12-24`."""
-    last: Annotated[str, Key(_read_date, date.isoformat, sample=date(2999, 1, 1), missing="add the last day")]
+    last: Annotated[str, Key(date_of, date.isoformat, sample=date(2999, 1, 1), missing="add the last day")]
     """The last one, included."""
     name: Annotated[str, TEXT]
     """What they are called."""

@@ -60,28 +60,39 @@ def default_range(today: date) -> tuple[date, date]:
 
 
 def read_icalendar(path: Path, name: str, first: date, last: date) -> Imported:
-    """The days and windows from `first` to `last`, both included. Raises InvalidInput with the component of each
-    problem.
+    """The days and windows of a file from `first` to `last`, both included. Raises InvalidInput with the component of
+    each problem.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InvalidInput(Problem(str(path), error.strerror or str(error), "check the path")) from None
+    return parse_icalendar(content, str(path), name, first, last, ends="--to")
+
+
+def parse_icalendar(content: bytes, source: str, name: str, first: date, last: date, *, ends: str) -> Imported:
+    """The days and windows of the content of a file. `source` is where it comes from, and `ends` the place of `last`,
+    for problems.
     """
     if last < first:
-        raise InvalidInput(Problem("--to", f"{last} is before {first}", "swap the two"))
-    calendars = _parse(path)
+        raise InvalidInput(Problem(ends, f"{last} is before {first}", "swap the two"))
+    calendars = _parse(content, source)
     events, problems = list[_Event](), list[Problem]()
     for calendar in calendars:
         for component in calendar.walk("VEVENT"):
             try:
                 events.append(_event(component))
             except InvalidInput as error:
-                problems += [Problem(f"{path}: {_label(component)}", one.what, one.remedy) for one in error.problems]
+                problems += [Problem(f"{source}: {_label(component)}", one.what, one.remedy) for one in error.problems]
     if problems:
         raise InvalidInput(problems[:MOST_PROBLEMS])
     left_out: Counter[str] = Counter()
-    days, windows = _expand(events, first, last, left_out, path)
+    days, windows = _expand(events, first, last, left_out, source)
     ordered = sorted(set(days), key=lambda one: (one.first, one.last, one.name))
     texts = [str(text) for calendar in calendars if (text := calendar.get("X-WR-CALNAME"))]
     made = Calendar(
         name=name,
-        description=_one_line(", ".join(texts) or f"Imported from {path.name}")[:LONGEST_DESCRIPTION],
+        description=_one_line(", ".join(texts) or f"Imported from {Path(source).name}")[:LONGEST_DESCRIPTION],
         tz=_zone_of(calendars),
         days=tuple(ordered),
         windows=tuple(sorted(set(windows), key=lambda one: (one.start.isoformat(), one.end.isoformat(), one.name))),
@@ -89,23 +100,19 @@ def read_icalendar(path: Path, name: str, first: date, last: date) -> Imported:
     return Imported(made, left_out)
 
 
-def _parse(path: Path) -> Sequence[Any]:
+def _parse(content: bytes, source: str) -> Sequence[Any]:
     from icalendar import Calendar as Component
 
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InvalidInput(Problem(str(path), error.strerror or str(error), "check the path")) from None
     if len(content) > MOST_BYTES:
-        raise InvalidInput(Problem(str(path), "the file is larger than 20 MiB", "export fewer events"))
+        raise InvalidInput(Problem(source, "the file is larger than 20 MiB", "export fewer events"))
     try:
         calendars: Sequence[Any] = Component.from_ical(content.decode("utf-8-sig"), multiple=True)
     except (ValueError, IndexError, KeyError, TypeError, AttributeError) as error:
         what = f"this is no iCalendar file: {_one_line(str(error))[:LONGEST_NAME]}"
-        raise InvalidInput(Problem(str(path), what, "export the calendar as .ics again")) from None
+        raise InvalidInput(Problem(source, what, "export the calendar as .ics again")) from None
     if not calendars or any(one.name != "VCALENDAR" for one in calendars):
         what = "this is no iCalendar file: it does not begin with BEGIN:VCALENDAR"
-        raise InvalidInput(Problem(str(path), what, "export the calendar as .ics again"))
+        raise InvalidInput(Problem(source, what, "export the calendar as .ics again"))
     return calendars
 
 
@@ -189,7 +196,7 @@ def _moment(value: Any) -> tuple[Start, timedelta | None]:
 
 
 def _expand(
-    events: Sequence[_Event], first: date, last: date, left_out: Counter[str], path: Path
+    events: Sequence[_Event], first: date, last: date, left_out: Counter[str], source: str
 ) -> tuple[list[DaySpan], list[Period]]:
     days, windows = list[DaySpan](), list[Period]()
     originals = {one.uid: one.start for one in events if one.replaces is None and one.uid}
@@ -215,7 +222,7 @@ def _expand(
             found += 1
             if len(days) + len(windows) > MOST_ENTRIES:
                 what = f"more than {MOST_ENTRIES:,} days and windows from {first} to {last}"
-                raise InvalidInput(Problem(str(path), what, "choose a shorter range with --from and --to"))
+                raise InvalidInput(Problem(source, what, "choose a shorter range"))
         left_out["outside of the range"] += not found
     return days, windows
 

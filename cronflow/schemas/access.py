@@ -6,6 +6,9 @@ from typing import Literal, TypedDict
 
 from cronflow.domain.access import ApiKey, AuditEntry, LoginMethod, Principal, Role, Secret, Session, User, UserSource
 from cronflow.schemas import Schema, iso, optional_iso
+from cronflow.usecases.secret_uses import SecretUse
+
+MOST_JOBS_SHOWN = 50
 
 
 class AccessSchema(Schema):
@@ -178,6 +181,19 @@ class SecretSetSchema(Schema):
     """Whether the secret is new."""
 
 
+class SecretUseSchema(Schema):
+    """Where a secret is used."""
+
+    name: str
+    """The secret, which may not be set."""
+    jobs: list[str]
+    """The first 50 jobs that refer to it, by name."""
+    job_count: int
+    """How many jobs refer to it."""
+    alerts: list[str]
+    """The alerts that refer to it."""
+
+
 class AuditSchema(Schema):
     """An entry of the audit log."""
 
@@ -289,6 +305,15 @@ def key_schema(key: ApiKey) -> KeySchema:
 
 def secret_schema(secret: Secret) -> SecretSchema:
     return {"name": secret.name, "updated_at": iso(secret.updated_at), "updated_by": secret.updated_by or None}
+
+
+def secret_use_schema(name: str, use: SecretUse) -> SecretUseSchema:
+    return {
+        "name": name,
+        "jobs": list(use.jobs[:MOST_JOBS_SHOWN]),
+        "job_count": len(use.jobs),
+        "alerts": list(use.alerts),
+    }
 
 
 def audit_schema(entry: AuditEntry) -> AuditSchema:

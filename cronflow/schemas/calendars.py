@@ -66,7 +66,7 @@ class CalendarSchema(Schema, CalendarForm):
     revision: int
     """The number of its current revision."""
     coming_days: list[ComingDaySchema]
-    """The next days, at most 20 and within two years."""
+    """The next days within two years, at most as many as were asked for."""
     coming_windows: list[ComingWindowSchema]
     """The next windows between two dates, at most 20 and within two years. Those with weekdays are not among them."""
     jobs: list[str]
@@ -122,6 +122,19 @@ class CalendarPlanSchema(Schema):
     """The jobs that were looked at and of which some fire is skipped, or no longer skipped."""
 
 
+class ReadCalendarSchema(Schema):
+    """A calendar that was read from an iCalendar file. Nothing was stored."""
+
+    calendar: CalendarForm
+    """The calendar."""
+    left_out: dict[str, int]
+    """How many events were left out, by reason."""
+    first: str
+    """The first day of the range."""
+    last: str
+    """The last day of the range."""
+
+
 class AppliedCalendarSchema(CalendarSchema):
     """A calendar as it was left, and what the change did."""
 
@@ -145,13 +158,13 @@ def calendar_summary(use: CalendarUse) -> CalendarSummarySchema:
     }
 
 
-def calendar_schema(use: CalendarUse, now: datetime) -> CalendarSchema:
-    """A calendar."""
+def calendar_schema(use: CalendarUse, now: datetime, coming: int = COMING) -> CalendarSchema:
+    """A calendar with its `coming` next days."""
     record = use.record
     return {
         **calendar_document(record.calendar),
         "revision": record.calendar.rev,
-        "coming_days": _coming_days(record.calendar, now),
+        "coming_days": _coming_days(record.calendar, now, coming),
         "coming_windows": _coming_windows(record, now),
         "jobs": list(use.jobs),
         "job_count": use.job_count,
@@ -188,9 +201,9 @@ def _effect(effect: JobEffect) -> JobEffectSchema:
     }
 
 
-def _coming_days(calendar: Calendar, now: datetime) -> list[ComingDaySchema]:
+def _coming_days(calendar: Calendar, now: datetime, most: int) -> list[ComingDaySchema]:
     today = zones.reading(zones.find_zone(calendar.tz or "UTC"), now.astimezone(UTC)).date()
-    found = calendar.named_days(today, COMING, today + timedelta(days=COMING_DAYS))
+    found = calendar.named_days(today, most, today + timedelta(days=COMING_DAYS))
     return [{"day": day.isoformat(), "weekday": WEEKDAYS[day.weekday()], "name": name} for day, name in found]
 
 

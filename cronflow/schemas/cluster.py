@@ -251,6 +251,23 @@ class SettingsSchema(Schema):
     """Whether the chaos routes are available; only `cronflow dev` has them."""
 
 
+class SettingSchema(Schema):
+    """A setting of the API process."""
+
+    name: str
+    """Its name, without the prefix `CRONFLOW_`."""
+    value: str
+    """Its value as text; `***`: it is set, and never shown."""
+    default: str | None
+    """Its default as text; null: it depends on the machine."""
+    source: str
+    """Where the value comes from: a flag, the environment, a file, or `default`."""
+    hidden: bool
+    """Whether its value is never shown."""
+    description: str
+    """What it does."""
+
+
 class StepdownSchema(Schema):
     """A leader that was asked to step down."""
 

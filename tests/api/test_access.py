@@ -59,13 +59,13 @@ def test_a_route_without_a_role_is_detected() -> None:
 
 
 READS = ("/jobs/plan", "/calendars/{name}/plan", "/schedules/preview")
-EDITED = ("/jobs", "/jobs/apply", "/jobs/spread", "/jobs/spread/apply")
+EDITED = ("/jobs", "/jobs/apply", "/jobs/spread", "/jobs/spread/apply", "/calendars/{name}/read")
 
 
 def test_the_roles_match_the_interface() -> None:
     writes = {(method, path.removeprefix("/api/v1")): role for method, path, role in MATRIX}
     for (method, path), role in writes.items():
-        if path.startswith(("/users", "/api-keys", "/secrets", "/audit")):
+        if path.startswith(("/users", "/api-keys", "/secrets", "/audit", "/cluster/config")):
             assert role is Role.ADMIN, path
         elif path.startswith("/sessions"):
             assert role is Role.VIEWER, "everybody manages their own"

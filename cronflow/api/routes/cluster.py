@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Query
 
-from cronflow.api.access import Anybody, Operator, Viewer
+from cronflow.api.access import Admin, Anybody, Operator, Viewer
 from cronflow.api.bodies import Deployed, Input, Instant, NodeName, Note, Uses, body
 from cronflow.api.responses import may, new_router
 from cronflow.domain.errors import InvalidInput, NotFound, Problem
@@ -19,6 +19,7 @@ from cronflow.schemas.cluster import (
     NodeDetailSchema,
     NodeSchema,
     SeriesSchema,
+    SettingSchema,
     SettingsSchema,
     StepdownSchema,
     UndrainSchema,
@@ -65,6 +66,23 @@ async def show_settings(_: Anybody, deployed: Deployed) -> SettingsSchema:
         "version": deployed.version,
         "chaos": deployed.chaos is not None,
     }
+
+
+class SettingPage(Schema):
+    """All settings of the API process."""
+
+    items: list[SettingSchema]
+    """The settings, in the order of the reference."""
+    next_cursor: None
+    """Always null: there is one page."""
+
+
+@router.get("/cluster/config")
+async def show_config(_: Admin, deployed: Deployed) -> SettingPage:
+    """Every setting of this API process with its value, its default and its source. Nodes may have other values.
+    Passwords and keys are masked.
+    """
+    return {"items": list(deployed.settings()), "next_cursor": None}
 
 
 @router.post("/cluster/stepdown", status_code=202, responses=may(404))

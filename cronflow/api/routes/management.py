@@ -23,12 +23,15 @@ from cronflow.schemas.access import (
     NewKeySchema,
     SecretSchema,
     SecretSetSchema,
+    SecretUseSchema,
     UserSchema,
     audit_schema,
     key_schema,
     secret_schema,
+    secret_use_schema,
     user_schema,
 )
+from cronflow.usecases.secret_uses import secret_uses
 
 users = new_router("users")
 keys = new_router("api-keys")
@@ -130,6 +133,19 @@ class SecretPage(Schema):
     """For the next page; null: this is the last page."""
 
 
+class SecretUsePage(Schema):
+    """Where secrets are used."""
+
+    items: list[SecretUseSchema]
+    """The secrets that jobs and alerts refer to, by name, also those that are not set."""
+    next_cursor: None
+    """Always null: there is one page."""
+    jobs_read: int
+    """How many jobs were read; at most 20,000."""
+    complete: bool
+    """Whether these are all jobs."""
+
+
 class AuditPage(Schema):
     """Entries of the audit log, newest first."""
 
@@ -225,6 +241,18 @@ async def list_secrets(service: Uses, _: Admin, cursor: Cursor = None, limit: Li
     found = await service.secrets.find(after=name_key(cursor), limit=limit + 1)
     shown, after = first_of(found, limit, lambda secret: secret.name)
     return {"items": [secret_schema(secret) for secret in shown], "next_cursor": after}
+
+
+@secrets.get("/secrets/uses")
+async def list_secret_uses(service: Uses, _: Admin) -> SecretUsePage:
+    """The jobs and alerts that refer to secrets, also to those that are not set."""
+    found = await secret_uses(service.backends.jobs, service.backends.alerts)
+    return {
+        "items": [secret_use_schema(name, use) for name, use in found.by_secret.items()],
+        "next_cursor": None,
+        "jobs_read": found.jobs_read,
+        "complete": found.complete,
+    }
 
 
 @secrets.post(
