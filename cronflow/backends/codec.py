@@ -40,7 +40,20 @@ from cronflow.domain.job import DEFAULT_PRIORITY, RESERVED_LABEL, SYSTEM_PREFIX,
 from cronflow.domain.permits import LimitState, NamedLimit, Permit
 from cronflow.domain.placement import Placement, Waiting
 from cronflow.domain.resources import ResourceAmount
-from cronflow.domain.run import GRAVE, Attempt, AttemptResult, Covers, Kind, Outcome, Resolution, Run, RunState, Settled
+from cronflow.domain.run import (
+    GRAVE,
+    Attempt,
+    AttemptResult,
+    Covers,
+    Kind,
+    NodeTimes,
+    Outcome,
+    Resolution,
+    ResourceUse,
+    Run,
+    RunState,
+    Settled,
+)
 from cronflow.domain.schedule.calendar import Calendar
 from cronflow.domain.schedule.hashed import uses_hash
 from cronflow.domain.schedule.kinds import bound, named
@@ -91,7 +104,7 @@ def plain(value: Any) -> Any:
         case Placement():
             others = [list(other) for other in value.others]
             return {"node": value.node, "rank": value.rank, "others": others, "more": value.more}
-        case Waiting() | Resolution() | Pause() | ResourceAmount() | Split() | Shard():
+        case Waiting() | Resolution() | Pause() | ResourceAmount() | Split() | Shard() | NodeTimes() | ResourceUse():
             return {name: plain(getattr(value, name)) for name in value.__dataclass_fields__}
         case tuple() | list():
             return [plain(item) for item in value]
@@ -304,6 +317,8 @@ def pending_run_document(pending_run: PendingRun) -> Document:
         document["kind"] = pending_run.kind.value
     if pending_run.followed:
         document["followed"] = True
+    if pending_run.waited is not None:
+        document["waited"] = plain(pending_run.waited)
     return document
 
 
@@ -321,6 +336,7 @@ def _pending_run(document: Mapping[str, Any]) -> PendingRun:
         placement=_placement(document.get("placement")),
         blocked_by=document.get("blocked_by"),
         followed=document.get("followed", False),
+        waited=_waiting(document.get("waited")),
     )
 
 
@@ -440,7 +456,7 @@ def run_document(run: Run) -> Document:
         document["outcome"] = run.outcome.value
     if run.attempts:
         document["attempts"] = [attempt_document(attempt) for attempt in run.attempts]
-    for name in ("placement", "waiting", "resolution", "reserved", "split", "shard"):
+    for name in ("placement", "waiting", "waited", "resolution", "reserved", "split", "shard"):
         if getattr(run, name) is not None:
             document[name] = plain(getattr(run, name))
     # Dead letters have partial indexes too.
@@ -473,6 +489,7 @@ def run(document: Mapping[str, Any]) -> Run:
         attempts=tuple(_attempt(attempt) for attempt in document.get("attempts", ())),
         placement=_placement(document.get("placement")),
         waiting=_waiting(document.get("waiting")),
+        waited=_waiting(document.get("waited")),
         resolution=_resolution(document.get("resolution")),
         reserved=amount(document.get("reserved")),
         followed=document.get("followed", False),
@@ -511,7 +528,7 @@ def outline(document: Mapping[str, Any]) -> FireOutline:
 
 def attempt_document(attempt: Attempt) -> Document:
     """An attempt inside a run's document."""
-    return {
+    document = {
         "n": attempt.n,
         "fence": attempt.fence,
         "node": attempt.node,
@@ -520,6 +537,12 @@ def attempt_document(attempt: Attempt) -> Document:
         "outcome": attempt.outcome.value,
         "error": attempt.error,
     }
+    # Earlier versions ignore them.
+    if attempt.times is not None:
+        document["times"] = plain(attempt.times)
+    if attempt.used is not None:
+        document["used"] = plain(attempt.used)
+    return document
 
 
 def _attempt(document: Mapping[str, Any]) -> Attempt:
@@ -531,6 +554,8 @@ def _attempt(document: Mapping[str, Any]) -> Attempt:
         document["ended_at"],
         Outcome(document["outcome"]),
         document["error"],
+        None if (times := document.get("times")) is None else NodeTimes(**times),
+        None if (used := document.get("used")) is None else ResourceUse(**used),
     )
 
 
@@ -782,6 +807,9 @@ def _pending_run_of_json(document: Document) -> PendingRun:
     covers = document["covers"]
     if covers is not None:
         covers |= {name: datetime.fromisoformat(covers[name]) for name in ("first", "last")}
+    waited = document.get("waited")
+    if waited is not None:
+        waited |= {name: datetime.fromisoformat(waited[name]) for name in ("fire", "since")}
     return _pending_run(document | times)
 
 

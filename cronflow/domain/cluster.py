@@ -157,12 +157,21 @@ class Renewal(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Term:
     """The term that MongoDB gives the winner of an election: its number, and the range (low, high] of its tokens, in
-    epoch microseconds.
+    epoch microseconds. `previous` is the leader before it.
     """
 
     number: int
     fence_low: int
     fence_high: int
+    previous: LastLease | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LastLease:
+    """Who held the lease, and when it was last renewed."""
+
+    holder: str
+    renewed_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,11 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
+MOST_MOVES = 100
+MOVES_IN_TEXT = 3
+MOST_CHARACTERS = 500
+"""How long a field of a stored event is, unless its class allows more."""
+
 
 class Severity(StrEnum):
     """How urgent an event is."""
@@ -31,6 +36,7 @@ class Event:
 
     severity: ClassVar[Severity] = Severity.INFO
     message: ClassVar[str] = ""
+    longest: ClassVar[int] = MOST_CHARACTERS
 
     @property
     def kind(self) -> str:
@@ -100,8 +106,14 @@ def event(kind: type[EventClass]) -> type[EventClass]:
 
 @event
 class LeaderElected(Event):
+    """`after` is the previous leader, and `renewed` the instant at which it last renewed its lease; both are empty if
+    there was none, and in events of earlier versions.
+    """
+
     node: str
     term: int
+    after: str = ""
+    renewed: str = ""
     message = "{node} is the leader, term {term}"
 
 
@@ -386,12 +398,26 @@ class FenceRejected(Event):
 
 @event
 class RunsReassigned(Event):
-    """Runs of a lost worker were assigned to other workers."""
+    """Runs of a lost worker were assigned to other workers, by the leader of `term`. `moves` has a line for each of the
+    first MOST_MOVES: the run, the node that had it, and the node that has it now. Both are empty in events of earlier
+    versions.
+    """
 
     count: int
     run: str
+    moves: str = ""
+    term: int = 0
     severity = Severity.WARN
+    longest = 32_000
     message = "{count:run of a lost worker was|runs of lost workers were} reassigned ({count:=|for example }{run})"
+
+    @property
+    def text(self) -> str:
+        moves = [words for line in self.moves.splitlines() if len(words := line.split()) == 3][:MOVES_IN_TEXT]
+        listed = ", ".join(f"{run} from {before} to {now}" for run, before, now in moves)
+        # Zero arguments of `super` do not work in a dataclass with slots.
+        whole = Event.text.__get__(self)
+        return f"{whole}: {listed}{', …' if self.count > len(moves) else ''}" if listed else whole
 
 
 @event
@@ -747,8 +773,6 @@ class EventsDropped(Event):
 
 # ------------------------------------------------------------------------------------------------------------ stored
 
-MOST_CHARACTERS = 500
-
 
 @dataclass(frozen=True, slots=True)
 class RecordedEvent:
@@ -775,7 +799,7 @@ def event_id(at: datetime, token: str) -> str:
 def fields_of(happened: Event) -> dict[str, Any]:
     """Its fields, with long texts cut."""
     found = asdict(happened)
-    return {name: value[:MOST_CHARACTERS] if isinstance(value, str) else value for name, value in found.items()}
+    return {name: value[: happened.longest] if isinstance(value, str) else value for name, value in found.items()}
 
 
 def event_of(kind: str, found: Mapping[str, Any]) -> Event | None:

@@ -416,7 +416,8 @@ def for_job(schedule: Schedule, name: str) -> Schedule:
 class PendingRun:
     """The run that the last move of a cursor created, with all data of its document.
 
-    `kind` is set where the job's schedule may differ: an edit skips instants of the previous schedule.
+    `kind` is set where the job's schedule may differ: an edit skips instants of the previous schedule. `waited` is why
+    the cursor had to wait.
     """
 
     fire: datetime
@@ -431,6 +432,7 @@ class PendingRun:
     placement: Placement | None = None
     blocked_by: str | None = None
     followed: bool = False
+    waited: Waiting | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

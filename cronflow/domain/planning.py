@@ -319,6 +319,7 @@ def run_of_pending(job: Job, pending_run: PendingRun, term: int) -> Run:
         placement=pending_run.placement,
         blocked_by=pending_run.blocked_by,
         followed=pending_run.followed,
+        waited=pending_run.waited,
         reserved=(job.resources or None) if dispatched else None,
         split=job.split if pending_run.state is RunState.RETRYING else None,
     )

@@ -85,8 +85,29 @@ class Covers:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeTimes:
+    """When a node took a run from its list, when a slot was free for it, and when its attempt began. Recorded only if
+    the attempt started late.
+    """
+
+    taken_at: datetime
+    slot_at: datetime
+    began_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceUse:
+    """What an attempt has used: CPU time in seconds, and the peak memory of its process in bytes, None if it had no
+    process of its own.
+    """
+
+    cpu_s: float
+    memory: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try of a run that has ended."""
+    """One try of a run that has ended. `times` and `used` are None if they were not recorded."""
 
     n: int
     fence: int
@@ -95,6 +116,8 @@ class Attempt:
     ended_at: datetime
     outcome: Outcome
     error: str | None = None
+    times: NodeTimes | None = None
+    used: ResourceUse | None = None
 
 
 class Settled(StrEnum):
@@ -122,6 +145,7 @@ class Run:
     the run reserves on its node while it is dispatched or running. The end of a `followed` run is yet to be answered by
     the jobs that follow its job. `chain` is its place in a chain; the first run of a chain has none. A parent has
     `split`. A part has `shard`, and `only_node` if it is a part of a broadcast: the name of the node that runs it.
+    `waited` is why it had to wait before it was dispatched.
     """
 
     id: str
@@ -167,6 +191,7 @@ class Run:
     split: Split | None = None
     shard: Shard | None = None
     only_node: str | None = None
+    waited: Waiting | None = None
 
     @property
     def is_dead(self) -> bool:
@@ -314,6 +339,8 @@ class AttemptResult:
     """What an executor returns. `result` is JSON, `result_size` its bytes when it is stored separately; `delay` is the
     delay that the job requested for the next attempt.
 
+    `used` is what its process has used, if that is known.
+
     `error_classes` are what retry rules match: the classes of an exception with their modules, `exit:75` or `http:503`.
     A failure without any is decided by its outcome alone. They are used once and never stored, so they do not count in
     comparisons.
@@ -325,6 +352,7 @@ class AttemptResult:
     delay: timedelta | None = None
     result_size: int | None = None
     error_classes: tuple[str, ...] = field(default=(), compare=False)
+    used: ResourceUse | None = field(default=None, compare=False)
 
 
 PROGRESS = "progress"

@@ -17,7 +17,17 @@ from cronflow.domain.job import Delivery, JobRecord, Retry
 from cronflow.domain.placement import Placement, Waiting
 from cronflow.domain.planning import ACK_WITHIN
 from cronflow.domain.retry_decision import next_try
-from cronflow.domain.run import SCHEDULED, Attempt, AttemptResult, Kind, Outcome, Run, RunState, cancelled_text
+from cronflow.domain.run import (
+    SCHEDULED,
+    Attempt,
+    AttemptResult,
+    Kind,
+    NodeTimes,
+    Outcome,
+    Run,
+    RunState,
+    cancelled_text,
+)
 
 if TYPE_CHECKING:
     from cronflow.domain.recovery import Dispatch, End, Postpone
@@ -208,13 +218,14 @@ def finish(
     at: datetime,
     *,
     stopped: str | None = None,
+    times: NodeTimes | None = None,
 ) -> Change:
     """The change at the end of an attempt: FINISH, RETRY, GIVE_BACK or MARK_LOST. `stopped` is why the job's failing
-    runs are not retried at present.
+    runs are not retried at present. `times` are those of an attempt that started late.
 
     Deferred, declined and drained attempts do not count as retries.
     """
-    attempt = ended_attempt(claimed, attempt_result, started_at, at)
+    attempt = ended_attempt(claimed, attempt_result, started_at, at, times)
     started = {"started_at": started_at} if started_at else {}
     ended: dict[str, object] = {
         "finish_id": finish_id,
@@ -288,11 +299,23 @@ def finish(
 
 
 def ended_attempt(
-    claimed: ClaimedRun, attempt_result: AttemptResult, started_at: datetime | None, at: datetime
+    claimed: ClaimedRun,
+    attempt_result: AttemptResult,
+    started_at: datetime | None,
+    at: datetime,
+    times: NodeTimes | None = None,
 ) -> Attempt:
     """The attempt as its run stores it."""
     return Attempt(
-        claimed.attempt, claimed.fence, claimed.node, started_at, at, attempt_result.outcome, attempt_result.error
+        claimed.attempt,
+        claimed.fence,
+        claimed.node,
+        started_at,
+        at,
+        attempt_result.outcome,
+        attempt_result.error,
+        times,
+        attempt_result.used,
     )
 
 
@@ -346,9 +369,11 @@ def dispatch(
     placement: Placement | None = None,
     reserved: ResourceAmount | None = None,
     followed: bool = False,
+    slotless: Waiting | None = None,
 ) -> Change:
     """Dispatch the run under a new fence, compared with the run as it was read. It reserves `reserved` on its node.
-    `followed`: other jobs may follow its job.
+    `followed`: other jobs may follow its job. `slotless` is its wait for a slot, if the run does not contain why it
+    waited.
     """
     sets: dict[str, object] = {
         "fence": fence,
@@ -362,6 +387,9 @@ def dispatch(
         "vetoes": 0,
         "start_id": None,
     }
+    waited = run.waiting or slotless
+    if waited is not None and run.started_at is None and not run.attempts:
+        sets["waited"] = waited
     if followed and run.kind is Kind.AFTER and not run.followed:
         # Its job may be followed since the leader had read it to create this run.
         sets["followed"] = True

@@ -14,6 +14,7 @@ from cronflow.domain.backfill import FireOutline
 from cronflow.domain.catch_up import HELD as HELD_BACK
 from cronflow.domain.job import JobRecord, MisfirePolicy, Overlap
 from cronflow.domain.job_breaker import BreakerState
+from cronflow.domain.late_start import LateStart
 from cronflow.domain.long_runs import UsualDuration
 from cronflow.domain.maintenance_mode import MaintenanceMode
 from cronflow.domain.placement import NoNode, Placement, Waiting
@@ -245,12 +246,13 @@ Link = (
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """The chain of one instant of a job. `run` is the run that covers it."""
+    """The chain of one instant of a job. `run` is the run that covers it, and `late` why that started late."""
 
     job: str
     instant: datetime
     links: tuple[Link, ...]
     run: str | None = None
+    late: LateStart | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

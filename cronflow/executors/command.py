@@ -14,6 +14,7 @@ import errno
 import os
 import subprocess
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -87,12 +88,12 @@ class CommandExecutor:
             return AttemptResult(Outcome.PERMANENT, error=refused)
         if self._watcher is None:
             raise RuntimeError("the CommandExecutor is not open; use `async with`")
-        if (ended := await _without_file(target.when_present, node)) is not None:
-            return ended
+        if (absent := await _without_file(target.when_present, node)) is not None:
+            return absent
         environ = environment(assignment, target, os.environ if self._environ is None else self._environ)
         output = Output(log)
         try:
-            code = await attend(
+            ended = await attend(
                 lambda out, err: _start(target, environ, out, err),
                 output,
                 self._watcher,
@@ -102,11 +103,12 @@ class CommandExecutor:
             )
         except (OSError, ValueError) as error:
             return _not_started(error)
-        return (
+        found = (
             timed_out(assignment.job.timeout)
-            if code is None
-            else _ended(assignment.job, target, code, output.last_error)
+            if ended.code is None
+            else _ended(assignment.job, target, ended.code, output.last_error)
         )
+        return replace(found, used=ended.used)
 
 
 def environment(assignment: Assignment, target: CommandTarget, environ: Mapping[str, str]) -> dict[str, str]:

@@ -12,17 +12,22 @@ import asyncio
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, timedelta
 from io import FileIO
 
 from cronflow.domain.durations import format_duration
-from cronflow.domain.run import AttemptResult, Outcome
+from cronflow.domain.run import AttemptResult, Outcome, ResourceUse
 from cronflow.executors.watcher import Watcher
 from cronflow.operating_system import exit_descriptor, has_running_process
 from cronflow.ports import Assignment, LineSink
 
 MAX_LINE_BYTES = 8 * 1024
+
+MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
+"""The unit of `ru_maxrss` in bytes."""
 
 _POLL_S = 0.01
 _LONGEST_POLL_S = 0.2
@@ -52,11 +57,20 @@ def facts(assignment: Assignment) -> dict[str, str]:
     }
 
 
+@dataclass(slots=True)
+class ProcessEnd:
+    """How a process ended: its exit code, negative for a signal, or None if it timed out and was stopped. `used` is
+    what it and the processes that it waited for have used.
+    """
+
+    code: int | None
+    used: ResourceUse | None
+
+
 async def attend(
     start: Start, output: Output, watcher: Watcher, timeout: timedelta, grace_s: float, drain_s: float
-) -> int | None:
-    """Start a process group and wait for it. Returns the exit code of the process, negative for a signal, or None if
-    it timed out and was stopped.
+) -> ProcessEnd:
+    """Start a process group and wait for it.
 
     `grace_s` is the time between SIGTERM and SIGKILL; `drain_s` is how long processes left behind may continue.
     Cancelling stops the group first; if the process has ended by then, its exit code is returned. Raises what `start`
@@ -86,18 +100,18 @@ async def attend(
             code = await group.exited()
     except TimeoutError:
         await group.stop(grace_s)
-        return None
+        return ProcessEnd(None, group.used)
     except asyncio.CancelledError:
         if (ended := group.code()) is not None:
             # The process ended before it was signalled.
-            return ended
+            return ProcessEnd(ended, group.used)
         await group.stop(grace_s)
         raise
     else:
         if not await group.quiet(drain_s):
             output.say("warn", "the command has ended; what it left running is killed")
             await group.kill()
-        return code
+        return ProcessEnd(code, group.used)
     finally:
         await group.kill()
         watcher.remove(group.number)
@@ -181,6 +195,7 @@ class Group:
 
     def __init__(self, process: subprocess.Popen[bytes], readers: Sequence[Reader]) -> None:
         self.number = process.pid
+        self.used: ResourceUse | None = None
         self._process = process
         self._readers = readers
 
@@ -188,7 +203,7 @@ class Group:
         """Wait for the exit code of the command itself, negative for a signal."""
         fd = exit_descriptor(self._process.pid)
         if fd is None:
-            while (code := self._process.poll()) is None:
+            while (code := self.code()) is None:
                 await asyncio.sleep(_POLL_S)
             return code
         loop = asyncio.get_running_loop()
@@ -199,11 +214,20 @@ class Group:
         finally:
             loop.remove_reader(fd)
             os.close(fd)
-        return self._process.wait()
+        code = self.code()
+        return self._process.wait() if code is None else code
 
     def code(self) -> int | None:
-        """The exit code, or None while the command is running."""
-        return self._process.poll()
+        """The exit code, or None while the command is running. Reaping it here shows what it has used."""
+        if self._process.returncode is None:
+            try:
+                pid, status, usage = os.wait4(self._process.pid, os.WNOHANG)
+            except ChildProcessError:
+                return self._process.poll()
+            if pid != 0:
+                self._process.returncode = os.waitstatus_to_exitcode(status)
+                self.used = ResourceUse(usage.ru_utime + usage.ru_stime, usage.ru_maxrss * MAXRSS_UNIT)
+        return self._process.returncode
 
     async def quiet(self, seconds: float) -> bool:
         """Whether the group ends and all pipes close within `seconds`."""
@@ -247,7 +271,7 @@ class Group:
 
     def _gone(self) -> bool:
         """Whether the group is empty. Until then the kernel does not reuse its id."""
-        if self._process.poll() is None:
+        if self.code() is None:
             return False
         try:
             os.killpg(self._process.pid, 0)

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, timedelta
 from typing import Any
 
@@ -61,14 +62,14 @@ class ChildProcesses:
                         start_new_session=True,
                     )
 
-                code = await attend(start, output, self._watcher, assignment.job.timeout, self._grace_s, self._drain_s)
+                ended = await attend(start, output, self._watcher, assignment.job.timeout, self._grace_s, self._drain_s)
         except OSError as error:
             return AttemptResult(Outcome.ERROR, error=f"could not start the process: {error}")
         finally:
             await messages.close()
-        if code is None:
-            return timed_out(assignment.job.timeout)
-        return messages.attempt_result or _vanished(code, output.last_error)
+        if ended.code is None:
+            return replace(timed_out(assignment.job.timeout), used=ended.used)
+        return replace(messages.attempt_result or _vanished(ended.code, output.last_error), used=ended.used)
 
 
 def _environment(assignment: Assignment) -> dict[str, str]:

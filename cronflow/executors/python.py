@@ -12,8 +12,10 @@ import contextvars
 import importlib
 import inspect
 import threading
+import time
 from collections.abc import Callable, Iterable
 from copy import deepcopy
+from dataclasses import replace
 from functools import lru_cache, partial
 from queue import SimpleQueue
 from types import TracebackType
@@ -25,7 +27,7 @@ from cronflow.domain.capabilities import MISSING
 from cronflow.domain.durations import format_duration
 from cronflow.domain.errors import PermanentError
 from cronflow.domain.job import PythonTarget
-from cronflow.domain.run import AttemptResult, Outcome
+from cronflow.domain.run import AttemptResult, Outcome, ResourceUse
 from cronflow.executors.handlers import failed, finished
 from cronflow.executors.prints import captured
 from cronflow.executors.process import ChildProcesses
@@ -247,11 +249,14 @@ class _Call:
         self._lines = lines
 
     def in_thread(self) -> AttemptResult:
+        """The thread runs nothing else meanwhile, so its CPU time is that of the handler. Memory is shared by all."""
+        before = time.thread_time()
         try:
             with captured(self._lines):
-                return finished(self._bound())
+                ended = finished(self._bound())
         except BaseException as error:
-            return failed(error)
+            ended = failed(error)
+        return replace(ended, used=ResourceUse(time.thread_time() - before))
 
     async def in_loop(self) -> AttemptResult:
         try:

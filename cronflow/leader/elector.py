@@ -43,6 +43,7 @@ from collections.abc import Callable
 
 import structlog
 
+from cronflow.documents.values import instant_text
 from cronflow.domain import metrics
 from cronflow.domain.cluster import Fences, Renewal, Tenure, node_name
 from cronflow.domain.errors import BackendUnavailable, Deposed
@@ -331,6 +332,13 @@ class Elector:
         self.last_term = term.number
         self._saw(holder)
         log.info("leader elected", term=term.number, node=self._node)
-        self._emit(LeaderElected(node_name(self._node), term.number))
+        previous = term.previous
+        self._emit(
+            LeaderElected(node_name(self._node), term.number)
+            if previous is None
+            else LeaderElected(
+                node_name(self._node), term.number, node_name(previous.holder), instant_text(previous.renewed_at)
+            )
+        )
         self._on_change()
         return True

@@ -452,6 +452,7 @@ class Planner:
             placement=placement,
             blocked_by=blocked_by if reason in ("overlap", "limit") else None,
             followed=record.followed,
+            waited=record.waiting if record.waiting is not None and record.waiting.fire == decision.fire else None,
         )
         return Planned(
             record,

@@ -24,7 +24,7 @@ from cronflow.domain.capabilities import needs_of
 from cronflow.domain.cluster import Tenure, node_name
 from cronflow.domain.concurrency import LimitUse, OnFull, uses_of
 from cronflow.domain.errors import Deposed, InvalidInput
-from cronflow.domain.events import RunsReassigned
+from cronflow.domain.events import MOST_MOVES, RunsReassigned
 from cronflow.domain.failures import dead_letter_events
 from cronflow.domain.job import JobRecord, Overlap
 from cronflow.domain.placement import Fleet, NoNode, Placement, Waiting, in_turn
@@ -102,6 +102,7 @@ class Round:
     unplaced: list[tuple[str, Waiting]] = field(default_factory=list)
     blocked: dict[str, timedelta | None] = field(default_factory=dict)
     full: dict[str, timedelta | None] = field(default_factory=dict)
+    slotless: dict[str, Waiting] = field(default_factory=dict)
 
 
 class Reconciler:
@@ -145,6 +146,8 @@ class Reconciler:
         self._occupancy = occupancy or OccupancyReader(jobs, runs, pending_runs)
         self._contends = False
         self._waiting_at_once = LEAST_WAITING
+        # The waits for a slot are too frequent to be stored before they end.
+        self._slotless: Mapping[str, Waiting] = {}
         self._blocked, self._full = LeftOut(clock), LeftOut(clock)
         self.wake = Wake()
 
@@ -223,6 +226,7 @@ class Reconciler:
                     term=tenure.term,
                 )
         self._emit_events([change for change in this.changes if change.run in applied])
+        self._emit_moves(this, overdue, applied)
         await self._dispatcher.push(tenure, [where for run, where in this.placed.items() if run in applied], read_at)
         await self._limits.replace(limits)
         dead = {job_of(change.run) for change in this.changes if change.target in DEAD and change.run in applied}
@@ -246,6 +250,7 @@ class Reconciler:
                 this.fleet.place(item.needs)
             else:
                 self._visit(this, item)
+        self._slotless = this.slotless
         self._contends = bool(this.contending)
         self._contention.post(Placer.RECONCILER, this.contending, len(this.placed))
         self._unplaced.report(this.unplaced, this.now)
@@ -255,9 +260,29 @@ class Reconciler:
             self._count(change)
         for event in dead_letter_events(applied):
             self._emit(event)
-        again = [change.run for change in applied if change.transition is Transition.REDISPATCH_LOST]
-        if again:
-            self._emit(RunsReassigned(len(again), again[-1]))
+
+    def _emit_moves(self, this: Round, overdue: Sequence[Run], applied: Collection[str]) -> None:
+        """The runs that a lost worker had taken, with the nodes that have them now."""
+        runs = {run.id: run for run in overdue}
+        moved = [
+            change
+            for change in this.changes
+            if change.run in applied
+            and (change.transition is Transition.REDISPATCH_LOST or self._was_untaken(this, runs[change.run], change))
+        ]
+        if not moved:
+            return
+        moves = [
+            f"{change.run} {node_name(runs[change.run].node or '-')} {node_name(str(change.sets['node']))}"
+            for change in moved[:MOST_MOVES]
+        ]
+        self._emit(RunsReassigned(len(moved), moved[-1].run, "\n".join(moves), this.tenure.term))
+
+    def _was_untaken(self, this: Round, run: Run, change: Change) -> bool:
+        """Whether it was in the list of a worker that is gone."""
+        if change.transition is not Transition.REDISPATCH_UNTAKEN:
+            return False
+        return _holder(run, this.holdings) in (Holder.DEAD, Holder.DEAD_WITH_IT)
 
     async def _others(
         self, tenure: Tenure, overdue: list[Run], jobs: dict[str, JobRecord]
@@ -334,6 +359,7 @@ class Reconciler:
             elif placed.lacks_slot and run.state is RunState.RETRYING:
                 # It stays overdue, and is placed as soon as a slot is free.
                 this.contending.append(Contender(run.id, *_rank(run, this.jobs), needs_of(job)))
+                this.slotless[run.id] = waiting.still(self._slotless.get(run.id))
                 return
             this.changes.append(transitions.postpone(run, Postpone(pause or NO_NODE_PAUSE), waiting, releases=True))
             return
@@ -351,6 +377,7 @@ class Reconciler:
             placement=placed,
             reserved=job.resources,
             followed=record.followed,
+            slotless=self._slotless.get(run.id),
         )
         attempt = change.sets.get("attempt", run.attempt)
         assert isinstance(attempt, int)

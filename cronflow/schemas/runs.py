@@ -33,6 +33,10 @@ class AttemptSchema(Schema):
     """How it ended."""
     error: str | None
     """The error."""
+    cpu_s: float | None
+    """CPU time in seconds; null: not recorded."""
+    memory: int | None
+    """Peak memory of its process in bytes; null: not recorded, or it had no process of its own."""
 
 
 class CoversSchema(Schema):
@@ -429,6 +433,8 @@ def attempt_schema(attempt: Attempt) -> AttemptSchema:
         "duration_ms": optional_milliseconds(attempt_length(attempt)),
         "outcome": attempt.outcome,
         "error": attempt.error,
+        "cpu_s": None if attempt.used is None else attempt.used.cpu_s,
+        "memory": None if attempt.used is None else attempt.used.memory,
     }
 
 

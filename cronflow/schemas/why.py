@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Literal
 
 from cronflow.domain import why as chain
 from cronflow.domain.job import MisfirePolicy, Overlap
+from cronflow.domain.late_start import Delay, LateStart
 from cronflow.domain.placement import Waiting
 from cronflow.domain.run import Kind, Outcome, RunState
 from cronflow.domain.why_chain import Awaits, FollowerHeldBack, Follows, LastEnd
@@ -266,6 +268,40 @@ LinkSchema = (
 )  # fmt: skip
 
 
+class LatePartSchema(Schema):
+    """A part of the time by which a run started late."""
+
+    delay: Delay
+    """What it waited for."""
+    since: str
+    """The beginning."""
+    until: str
+    """The end."""
+    ms: int
+    """The length in milliseconds."""
+    words: str
+    """What happened."""
+    recorded: bool
+    """Whether records explain this part."""
+    run: str | None
+    """The run that it waited for."""
+
+
+class LateStartSchema(Schema):
+    """Why a run started late. The parts follow each other and add up to the lateness."""
+
+    due: str
+    """When it was due, or requested."""
+    until: str
+    """When its first attempt started; now if it has not."""
+    started: bool
+    """Whether it has started."""
+    lateness_ms: int
+    """The whole, in milliseconds."""
+    parts: list[LatePartSchema]
+    """In the order of time."""
+
+
 class WhySchema(Schema):
     """Why an instant ran, did not run or is waiting: every decision, in order."""
 
@@ -279,10 +315,43 @@ class WhySchema(Schema):
     """What the job follows, the decisions up to the current state, what the run held back, then the runs of backfills
     for the instant.
     """
+    late: LateStartSchema | None
+    """Why the run started late; null: it did not, or has no lateness."""
 
 
 def why_schema(why: chain.Why) -> WhySchema:
-    return {"job": why.job, "at": iso(why.instant), "run": why.run, "chain": [link_schema(link) for link in why.links]}
+    return {
+        "job": why.job,
+        "at": iso(why.instant),
+        "run": why.run,
+        "chain": [link_schema(link) for link in why.links],
+        "late": None if why.late is None else _late_start(why.late),
+    }
+
+
+def _late_start(late: LateStart) -> LateStartSchema:
+    def since_due(at: datetime) -> int:
+        return milliseconds(at - late.due)
+
+    return {
+        "due": iso(late.due),
+        "until": iso(late.until),
+        "started": late.started,
+        "lateness_ms": since_due(late.until),
+        "parts": [
+            {
+                "delay": part.delay,
+                "since": iso(part.since),
+                "until": iso(part.until),
+                # Rounded so that the lengths add up.
+                "ms": since_due(part.until) - since_due(part.since),
+                "words": part.words,
+                "recorded": part.recorded,
+                "run": part.run,
+            }
+            for part in late.parts
+        ],
+    }
 
 
 def link_schema(link: chain.Link) -> LinkSchema:

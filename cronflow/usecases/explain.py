@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 
 from cronflow.domain.errors import NotFound
 from cronflow.domain.job import JobRecord
+from cronflow.domain.late_start import LateFacts, late_start
 from cronflow.domain.placement import Fleet, NoNode
 from cronflow.domain.placement_rules import has_rules
 from cronflow.domain.planning import run_of_pending
@@ -25,6 +26,7 @@ from cronflow.domain.why import Known, Why, explain, explain_run
 from cronflow.domain.why_chain import FollowerHeldBack, awaits, held_back, last_end
 from cronflow.ports import Backends, Clock, RunQuery
 from cronflow.usecases.job_breakers import JobBreakers
+from cronflow.usecases.late_facts import read_late_facts
 from cronflow.usecases.occupancy import read_occupancy
 from cronflow.usecases.pending_runs import find_run
 from cronflow.usecases.usual_duration import read_usual_duration
@@ -63,7 +65,7 @@ class Explainer:
             requested = await self._backends.runs.find(RunQuery(job=name, kinds=kinds, limit=1))
             if requested and (at is None or at > now or requested[0].fire_at > at):
                 known = await self._known(record, versions, requested[0], now)
-                return explain_run(await self._with_upstream(known), requested[0])
+                return await self._with_lateness(explain_run(await self._with_upstream(known), requested[0]), known)
             at = at or now.replace(microsecond=0)
         elif not exact and version_due(versions, at.replace(microsecond=0)) is None:
             at = nearest(versions, at)[0] or at
@@ -71,7 +73,8 @@ class Explainer:
         known = await self._known(record, versions, await self._covering(record, at), now)
         known = await self._with_upstream(known)
         outlines = await self._backends.runs.outlines(name, at, at)
-        return explain(replace(known, backfilled=[one for one in outlines if backfill_of(one.id)]), at)
+        known = replace(known, backfilled=[one for one in outlines if backfill_of(one.id)])
+        return await self._with_lateness(explain(known, at), known)
 
     async def why_run(self, run_id: str) -> Why:
         """Explain a run, scheduled or not: why it ran, ended or is waiting. Raises NotFound."""
@@ -80,7 +83,15 @@ class Explainer:
             raise NotFound("run", run_id)
         record = await self._record(run.job)
         known = await self._known(record, await self._versions(record), run, self._clock.now())
-        return explain_run(known, run)
+        return await self._with_lateness(explain_run(known, run), known)
+
+    async def _with_lateness(self, why: Why, known: Known) -> Why:
+        """With why its run started late."""
+        run = known.run
+        if run is None or late_start(run, LateFacts(), known.now) is None:
+            return why
+        facts = await read_late_facts(self._backends, run, known.record.job, known.now)
+        return replace(why, late=late_start(run, facts, known.now))
 
     async def _known(self, record: JobRecord, versions: Sequence[Version], run: Run | None, now: datetime) -> Known:
         refused = {} if run is None else refusals(run, now)

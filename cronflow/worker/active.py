@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from cronflow.domain.run import AttemptResult
+from cronflow.domain.run import AttemptResult, NodeTimes
 from cronflow.domain.transitions import ClaimedRun
 from cronflow.ports import Assignment, JobLock
 from cronflow.worker.attempt_log import AttemptLog
@@ -16,8 +16,9 @@ from cronflow.worker.permits import NO_PERMITS, Wanted
 
 @dataclass(slots=True, eq=False)
 class Active:
-    """A run on this node. `began`, `until` and `start_by` are monotonic times: the handler starts by `start_by` or not
-    at all, and cannot be running after `until`.
+    """A run on this node. `began`, `until`, `start_by`, `taken` and `slot` are monotonic times: the handler starts by
+    `start_by` or not at all, and cannot be running after `until`; the node took the run at `taken`, and had a slot for
+    it at `slot`. `times` are recorded with the attempt.
     """
 
     assignment: Assignment
@@ -27,6 +28,9 @@ class Active:
     began: float
     until: float
     start_by: float
+    taken: float
+    slot: float
+    times: NodeTimes | None = None
     started_at: datetime | None = None
     marked: bool = False
     superseded: bool = False
@@ -39,6 +43,14 @@ class Active:
     def lease(self) -> Lease:
         marked = self.marked and not self.superseded
         return Lease(self.claimed, self.job_lock, marked, self.until, stop_unrenewed=bool(self.permits.uses))
+
+    def times_at(self, now: datetime, monotonic: float, late: timedelta) -> NodeTimes | None:
+        """The times of an attempt that starts now, if it is the first one of its run and starts late."""
+        due = self.assignment.requested_at or self.assignment.fire_at
+        if self.assignment.attempt != 1 or now - due < late:
+            return None
+        taken, slot, began = (now - timedelta(seconds=monotonic - at) for at in (self.taken, self.slot, self.began))
+        return NodeTimes(taken, slot, began)
 
     def stop_result(self) -> AttemptResult | None:
         """The result of the attempt if it was stopped. A method, because another task sets `stop` between two calls."""

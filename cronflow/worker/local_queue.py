@@ -19,10 +19,11 @@ from cronflow.worker.leases import STOP_TAKES_S, Lease
 
 @dataclass(frozen=True, slots=True)
 class QueuedRun:
-    """A run that waits. It must start by the monotonic time `start_by`."""
+    """A run that waits. It must start by the monotonic time `start_by`; the node took it at `taken`."""
 
     assignment: Assignment
     start_by: float
+    taken: float = 0.0
 
     @property
     def instant(self) -> datetime:

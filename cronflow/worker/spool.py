@@ -24,7 +24,7 @@ import structlog
 from cronflow.domain import transitions
 from cronflow.domain.cluster import Backlog
 from cronflow.domain.errors import BackendUnavailable, Conflict
-from cronflow.domain.run import Attempt, AttemptResult, Outcome, Run, RunState
+from cronflow.domain.run import Attempt, AttemptResult, NodeTimes, Outcome, ResourceUse, Run, RunState
 from cronflow.domain.storable import fits_document, storable_text
 from cronflow.domain.transitions import Change, ClaimedRun, Transition
 from cronflow.ports import Clock, LargeResult, LateResult
@@ -72,8 +72,9 @@ class Finish:
         at: datetime,
         pending: Run | None = None,
         stopped: str | None = None,
+        times: NodeTimes | None = None,
     ) -> Finish:
-        """`stopped` is as in `transitions.finish`."""
+        """`stopped` and `times` are as in `transitions.finish`."""
         if attempt_result.error is not None:
             attempt_result = replace(attempt_result, error=storable_text(attempt_result.error))
         text = b"" if attempt_result.result is None else orjson.dumps(attempt_result.result)
@@ -82,7 +83,7 @@ class Finish:
             result = LargeResult(id=finish_id, run=claimed.run, text=text.decode())
             attempt_result = replace(attempt_result, result=None, result_size=len(text))
         late = late_result(claimed, attempt_result, finish_id, at)
-        change = transitions.finish(claimed, attempt_result, finish_id, started_at, at, stopped=stopped)
+        change = transitions.finish(claimed, attempt_result, finish_id, started_at, at, stopped=stopped, times=times)
         return cls(change, late, result, pending)
 
     def waited(self, now: datetime) -> Finish:
@@ -332,7 +333,15 @@ def _attempt(found: Mapping[str, Any]) -> Attempt:
         datetime.fromisoformat(found["ended_at"]),
         Outcome(found["outcome"]),
         found["error"],
+        _times(found.get("times")),
+        None if (used := found.get("used")) is None else ResourceUse(**used),
     )
+
+
+def _times(found: Mapping[str, str] | None) -> NodeTimes | None:
+    if found is None:
+        return None
+    return NodeTimes(**{name: datetime.fromisoformat(at) for name, at in found.items()})
 
 
 def _seconds(value: float | None) -> timedelta | None:

@@ -20,7 +20,7 @@ import itertools
 import secrets
 from collections import OrderedDict
 from collections.abc import Coroutine, Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import structlog
 from structlog.contextvars import bind_contextvars
@@ -72,6 +72,8 @@ REMEMBERED_TAKES = 100_000
 SHUT_DOWN = "its node was shut down"
 NO_MORE_WORK = "its node takes no more work"
 NO_SLOT = "all slots of its node stayed occupied"
+LATE_START = timedelta(milliseconds=100)
+"""How late the first attempt of a run starts if its times on the node are recorded."""
 TOO_LATE = "its node could not start it in time"
 UNRENEWED = "its node could not renew its lease"
 
@@ -115,6 +117,7 @@ class Worker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._taken: OrderedDict[tuple[str, int], None] = OrderedDict()
         self._occupied = self._unrecorded = 0
+        self._full_until = clock.monotonic()
         self._waiting = LocalQueue()
         self._early_lately = False
         self._throughput = Throughput(slots)
@@ -214,9 +217,9 @@ class Worker:
     def _begin_or_hold(self, assignment: Assignment, start_by: float) -> None:
         early = assignment.not_before is not None and assignment.not_before > self._clock.now()
         if early or self._occupied >= self._slots:
-            self._waiting.add(QueuedRun(assignment, start_by))
+            self._waiting.add(QueuedRun(assignment, start_by, self._clock.monotonic()))
         else:
-            self._begin(assignment, start_by)
+            self._begin(assignment, start_by, self._clock.monotonic())
 
     async def start_due(self) -> float:
         """Start the waiting runs whose instant has come. Returns the seconds until the next instant."""
@@ -236,7 +239,7 @@ class Worker:
             if queued is None:
                 return
             self._had_room_at = self._clock.monotonic()
-            self._begin(queued.assignment, queued.start_by)
+            self._begin(queued.assignment, queued.start_by, queued.taken)
 
     def _may_start(self) -> bool:
         room = self._occupied < self._slots and self._unrecorded < MOST_UNRECORDED
@@ -370,7 +373,7 @@ class Worker:
             self._taken.popitem(last=False)
         return True
 
-    def _begin(self, assignment: Assignment, start_by: float) -> None:
+    def _begin(self, assignment: Assignment, start_by: float, taken: float) -> None:
         now = self._clock.monotonic()
         active = Active(
             assignment=assignment,
@@ -380,6 +383,8 @@ class Worker:
             began=now,
             until=now + assignment.job.timeout.total_seconds() + STOP_TAKES_S,
             start_by=start_by,
+            taken=taken,
+            slot=max(taken, self._full_until),
         )
         self._active[key_of(assignment)] = active
         self._occupied += 1
@@ -442,6 +447,8 @@ class Worker:
             self._set_idle()
 
     def _free_slot(self, active: Active) -> None:
+        if self._occupied >= self._slots:
+            self._full_until = self._clock.monotonic()
         self._occupied -= 1
         self._unrecorded += 1
         self._had_room_at = self._clock.monotonic()
@@ -488,7 +495,9 @@ class Worker:
 
     def _observe_start(self, active: Active) -> None:
         """Observe how late the run starts, and have the start recorded soon, unless it is."""
-        active.started_at = active.started_at or self._clock.now()
+        now = self._clock.now()
+        active.started_at = active.started_at or now
+        active.times = active.times_at(now, self._clock.monotonic(), LATE_START)
         if active.assignment.attempt == 1:
             fire = fire_of(active.claimed.run)
             if fire is not None:
@@ -501,7 +510,9 @@ class Worker:
         pending = None if active.marked else pending_of(active.assignment)
         now = self._clock.now()
         stopped = await self._stopped(active, attempt_result, now)
-        finish = Finish.of(active.claimed, attempt_result, next(self._ids), active.started_at, now, pending, stopped)
+        finish = Finish.of(
+            active.claimed, attempt_result, next(self._ids), active.started_at, now, pending, stopped, active.times
+        )
         await active.log.end()
         self._recorder.lines.hurry()
         if active.superseded:

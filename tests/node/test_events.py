@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from cronflow.domain.cluster import node_name
 from cronflow.domain.events import (
     ClockInSync,
     ClockOutOfSync,
@@ -61,7 +62,10 @@ async def test_nodes_join_lead_resign_and_leave() -> None:
         leader.stop()
         await cluster.elapse(30)
         other = "b" if name == "a" else "a"
-        assert await events_of(cluster, LeaderElected) == [LeaderElected(name, 1), LeaderElected(other, 2)]
+        first, second = await events_of(cluster, LeaderElected)
+        assert isinstance(second, LeaderElected)
+        assert (first, second.node, second.term, second.after) == (LeaderElected(name, 1), other, 2, name)
+        assert datetime.fromisoformat(second.renewed) < cluster.clock.now()
         assert await events_of(cluster, LeaderSteppedDown, NodeLeft, NodeLost) == [
             LeaderSteppedDown(name, 1, "shutting down"),
             NodeLeft(name),
@@ -176,7 +180,13 @@ async def test_a_run_of_a_killed_worker_is_reported_reassigned_and_its_late_outc
         node = next(node for node in cluster.nodes if node.id == start[2])
         await cluster.kill(node)
         await cluster.elapse(120)
-        assert RunsReassigned(1, run) in await events_of(cluster, RunsReassigned)
+        (moved,) = await events_of(cluster, RunsReassigned)
+        assert isinstance(moved, RunsReassigned)
+        other = next(one for one in cluster.nodes if one.id != node.id)
+        before, now = node_name(node.id), node_name(other.id)
+        assert moved.moves == f"{run} {before} {now}"
+        assert (moved.count, moved.run) == (1, run)
+        assert moved.text.endswith(f": {run} from {before} to {now}")
 
 
 async def test_a_run_that_must_not_start_twice_is_reported_lost_when_its_worker_is_killed() -> None:

@@ -10,11 +10,14 @@ from typing import TypeVar
 import pytest
 
 from cronflow.domain import why as chain
+from cronflow.domain.cluster import node_name
 from cronflow.domain.errors import NotFound
 from cronflow.domain.job import Job, Misfire, MisfirePolicy, Overlap, PythonTarget, Retry, StartGuard
+from cronflow.domain.late_start import Delay
 from cronflow.domain.run import AttemptResult, Outcome, RunState, run_id
 from cronflow.domain.schedule.kinds import Every, Once
 from cronflow.domain.why import Link, Why
+from cronflow.ports import RunQuery
 from tests.node.cluster import Cluster, a_cluster
 from tests.node.test_drain import Choosing
 
@@ -48,6 +51,42 @@ def at(cluster: Cluster, seconds: float) -> datetime:
     """Seconds after the last whole ten seconds."""
     now = cluster.clock.now().replace(microsecond=0)
     return now - timedelta(seconds=now.second % 10) + timedelta(seconds=seconds)
+
+
+async def test_a_run_that_was_late_because_of_a_failover_names_the_gap_and_both_leaders() -> None:
+    async with a_cluster("a", "b") as cluster:
+        await cluster.service.jobs.apply([a_job(every="30s")])
+        await cluster.elapse(3)
+        (leader,) = cluster.leaders
+        other = next(node for node in cluster.nodes if node is not leader)
+        await cluster.kill(leader)
+        await cluster.elapse(60)
+        found = await cluster.backends.runs.find(RunQuery(job="tick"))
+        late = max(found, key=lambda run: run.lateness or timedelta(0))
+        why = await cluster.service.explain.why_run(late.id)
+        assert why.late is not None
+        gap = next(part for part in why.late.parts if part.delay is Delay.NO_LEADER)
+        assert gap.recorded
+        assert node_name(leader.id) in gap.words
+        assert gap.words.endswith(f"{node_name(other.id)} became leader (term 2)")
+        assert sum((part.until - part.since for part in why.late.parts), timedelta(0)) == late.lateness
+
+
+async def test_a_run_that_waited_for_a_slot_names_the_wait_and_its_node() -> None:
+    async with a_cluster("a", slots=1) as cluster:
+        cluster.executor.release = asyncio.Event()
+        await cluster.service.jobs.apply([a_job("first", schedule=None), a_job("second", schedule=None)])
+        await cluster.service.jobs.trigger("first")
+        await cluster.elapse(2)
+        second = await cluster.service.jobs.trigger("second")
+        await cluster.elapse(30)
+        cluster.executor.release.set()
+        await cluster.elapse(10)
+        why = await cluster.service.explain.why_run(second)
+        assert why.late is not None
+        waits = [part for part in why.late.parts if part.delay in (Delay.WAITING, Delay.SLOT)]
+        assert sum((part.until - part.since for part in waits), timedelta(0)) > timedelta(seconds=25)
+        assert "no free slot" in waits[0].words
 
 
 async def test_a_fire_that_ran_is_explained_from_its_schedule_to_its_outcome() -> None:

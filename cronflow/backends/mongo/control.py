@@ -8,7 +8,7 @@ from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError
 
 from cronflow.backends.mongo.database import MongoDatabase
-from cronflow.domain.cluster import FENCE_RANGE_US, PROTOCOL, LeaderRecord, Term
+from cronflow.domain.cluster import FENCE_RANGE_US, PROTOCOL, LastLease, LeaderRecord, Term
 from cronflow.domain.errors import Deposed
 from cronflow.domain.maintenance_mode import MaintenanceMode
 
@@ -41,6 +41,7 @@ class MongoControl:
                     "holder": {"$literal": holder},
                     "elected_at": "$$NOW",
                     "renewed_at": "$$NOW",
+                    "previous": {"holder": "$holder", "renewed_at": "$renewed_at"},
                     "lo": {"$max": [{"$ifNull": ["$fence_hi", 0]}, NOW_US]},
                 }
             },
@@ -57,7 +58,9 @@ class MongoControl:
             except DuplicateKeyError as error:
                 # The filter does not match although the document exists, so its protocol is newer.
                 raise Deposed("a newer version of CronFlow has led this cluster; this one may not lead it") from error
-        return Term(document["term"], document["lo"], document["fence_hi"])
+        previous = document["previous"]
+        last = LastLease(previous["holder"], previous["renewed_at"]) if "holder" in previous else None
+        return Term(document["term"], document["lo"], document["fence_hi"], last)
 
     async def extend(self, term: int, holder: str) -> int | None:
         ahead = {"$add": [NOW_US, FENCE_RANGE_US]}

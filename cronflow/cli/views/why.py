@@ -6,7 +6,7 @@ about it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -24,10 +24,20 @@ from cronflow.domain.run import Outcome, RunState
 
 if TYPE_CHECKING:
     from cronflow.schemas.runs import CoversSchema, PlacementSchema
-    from cronflow.schemas.why import EndedSchema, LatenessSchema, LinkSchema, PartsSchema, RefusedSchema, WhySchema
+    from cronflow.schemas.why import (
+        EndedSchema,
+        LatenessSchema,
+        LateStartSchema,
+        LinkSchema,
+        PartsSchema,
+        RefusedSchema,
+        WhySchema,
+    )
 
 YES, NO, WAITS, PASSED = Look("✓", GREEN), Look("✗", RED), Look("…", ORANGE), Look("↷", GRAY)
 TITLE = 12
+BAR = 24
+LATE_COLOURS = {"no_leader": RED, "maintenance": ORANGE, "waiting": ORANGE, "lock": ORANGE, "slot": ORANGE}
 
 Step = tuple[Look, str, Sequence[str]]
 
@@ -43,6 +53,11 @@ def why_page(why: WhySchema, now: datetime) -> None:
         bar = "│" if n + 1 < len(steps) else " "
         for line in more:
             out.print(Text.assemble((f"{bar} ", "dim"), " " * (TITLE + 1), formatting.clean(line)))
+    # An API of an earlier version returns none.
+    if (late := why.get("late")) is not None:
+        out.print()
+        for line in late_lines(late):
+            out.print(line)
     if why["run"] is not None:
         out.print()
         out.print(Text(f"its run: cronflow runs show {why['run']}", style="dim"))
@@ -256,3 +271,15 @@ def _more(more: int) -> list[str]:
 
 def _since(instant: str, by: str) -> str:
     return f", since {times.absolute(instant)}" + (f" by {formatting.one_line(by)}" if by else "")
+
+
+def late_lines(late: LateStartSchema) -> Iterator[Text]:
+    """The parts of the lateness, each with a bar of its share."""
+    whole = max(1, late["lateness_ms"])
+    what = "started" if late["started"] else "not started"
+    yield Text(f"{what} {times.duration(late['lateness_ms'])} after it was due:", style="bold")
+    for part in late["parts"]:
+        bar = "█" * max(1, round(BAR * part["ms"] / whole))
+        colour = LATE_COLOURS.get(part["delay"], GRAY) if part["recorded"] else GRAY
+        length = times.duration(part["ms"])
+        yield Text.assemble((f"  {bar:<{BAR}} ", colour), f"{length:>9}  ", formatting.one_line(part["words"]))

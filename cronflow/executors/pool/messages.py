@@ -19,7 +19,7 @@ from typing import Any
 
 from cronflow.domain.chain import ChainLink
 from cronflow.domain.job import Job, PythonTarget
-from cronflow.domain.run import AttemptResult, Outcome
+from cronflow.domain.run import AttemptResult, Outcome, ResourceUse
 from cronflow.domain.split import Shard
 from cronflow.domain.storable import storable_text
 from cronflow.ports import Assignment
@@ -100,6 +100,8 @@ def result_document(attempt_result: AttemptResult) -> Document:
         document["delay"] = attempt_result.delay.total_seconds()
     if attempt_result.error_classes:
         document["error_classes"] = [valid_text(name) for name in attempt_result.error_classes]
+    if attempt_result.used is not None:
+        document["used"] = asdict(attempt_result.used)
     return document
 
 
@@ -111,6 +113,7 @@ def attempt_result_of(document: Mapping[str, Any]) -> AttemptResult:
         error=document.get("error"),
         delay=None if delay is None else timedelta(seconds=delay),
         error_classes=tuple(document.get("error_classes", ())),
+        used=None if (used := document.get("used")) is None else ResourceUse(**used),
     )
 
 

@@ -13,7 +13,7 @@ import orjson
 
 from cronflow.backends.codec import line_id
 from cronflow.domain.backfill import FireOutline
-from cronflow.domain.cluster import FENCE_RANGE_US, LeaderRecord, Term, node_name
+from cronflow.domain.cluster import FENCE_RANGE_US, LastLease, LeaderRecord, Term, node_name
 from cronflow.domain.job import JobRecord, PlanIntent
 from cronflow.domain.maintenance_mode import MaintenanceMode
 from cronflow.domain.permits import Standing
@@ -437,11 +437,13 @@ def _place(line: LogLine) -> tuple[datetime, str]:
 class MemoryControl(DocumentPort, port="control"):
     async def begin_term(self, holder: str) -> Term:
         documents, now = self.documents, self.clock.now()
-        number = 1 if documents.leader is None else documents.leader.term + 1
+        before = documents.leader
+        number = 1 if before is None else before.term + 1
+        last = None if before is None else LastLease(before.holder, before.renewed_at)
         documents.leader = LeaderRecord(term=number, holder=holder, elected_at=now, renewed_at=now)
         low = max(documents.fence_high, _us(now))
         documents.fence_high = low + FENCE_RANGE_US
-        return Term(number, low, documents.fence_high)
+        return Term(number, low, documents.fence_high, last)
 
     async def extend(self, term: int, holder: str) -> int | None:
         documents, now = self.documents, self.clock.now()
