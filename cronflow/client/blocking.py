@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from cronflow.schemas.job_graph import JobGraphSchema
     from cronflow.schemas.job_health import JobHealthSchema
     from cronflow.schemas.jobs import AppliedSchema, DeletedSchema, FiresSchema, JobSchema, VersionSchema
+    from cronflow.schemas.post_mortem import IncidentSchema
     from cronflow.schemas.recovery import RecoverySchema
     from cronflow.schemas.runs import AskedSchema, LogSchema, ReplaySchema, ReportSchema, RunDetailSchema, RunSchema
     from cronflow.schemas.schedule_load import MinuteMoveSchema, SpreadSchema, WeekLoadSchema
@@ -611,6 +612,12 @@ class Events:
         """Events, the newest first; at most `limit`. New ones come with `Client.follow`."""
         call = get(path_of("events"), since=instant(since), kind=[*kind], limit=page_size(limit))
         return self._client.pages(call, limit)
+
+    def incident(self, since: datetime, until: datetime | None = None) -> IncidentSchema:
+        """The summary of a time range, until now by default: what failed, was lost or was late, and what happened to
+        the cluster.
+        """
+        return self._client.send(get(path_of("incident"), since=instant(since), until=instant(until)))
 
 
 class Nodes:

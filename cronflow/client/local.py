@@ -69,6 +69,7 @@ from cronflow.schemas.jobs import (
     job_schema,
     version_schema,
 )
+from cronflow.schemas.post_mortem import IncidentSchema, incident_schema
 from cronflow.schemas.recovery import RecoverySchema, recovery_schema
 from cronflow.schemas.runs import (
     AskedSchema,
@@ -474,6 +475,9 @@ class LocalEvents(Resource):
             event_schema,
             limit,
         )
+
+    async def incident(self, since: datetime, until: datetime | None = None) -> IncidentSchema:
+        return incident_schema(await self._service.post_mortem.incident(since, until))
 
 
 class LocalNodes(Resource):

@@ -214,9 +214,12 @@ class CursorsCorrected(Event):
 
 @event
 class NodeJoined(Event):
+    """`code` is a digest of the modules that it loads; it is empty in events of earlier versions."""
+
     node: str
     version: str
     slots: int
+    code: str = ""
     message = "{node} joined with {slots:slot|slots}"
 
 

@@ -256,6 +256,8 @@ class Run:
         return None if self.started_at is None or self.ended_at is None else self.ended_at - self.started_at
 
 
+MANUAL = "@manual-"
+"""In the id of every manual run."""
 LENGTH_OF_INSTANT = len("20260102T030405Z")
 
 

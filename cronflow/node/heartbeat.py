@@ -9,6 +9,7 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from hashlib import sha256
 from typing import Protocol
 
 from cronflow.domain.capabilities import Capabilities
@@ -80,6 +81,8 @@ class Heartbeat:
         self._differing = differing
         self._apps = apps or {}
         self._capabilities = capabilities
+        modules = None if capabilities is None else capabilities.modules
+        self.code = "" if modules is None else sha256("\n".join(modules).encode()).hexdigest()[:8]
         self._capacity = capacity
         self._early = early
         self._resources = resources or Resources()

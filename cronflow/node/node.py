@@ -127,7 +127,7 @@ class Node:
             await keep_alive.call(self._clock.step)
             await keep_alive.call(self._heartbeat.announce)
             log.info("node up", node=self.id, slots=self._slots)
-            self._event_log.emit(NodeJoined(self._name, self._version, self._slots))
+            self._event_log.emit(NodeJoined(self._name, self._version, self._slots, self._heartbeat.code))
             self._worker.start(group)
             self._joined = True
             roles = [*self._roles, self._event_log.role, self._counter.role]

@@ -246,6 +246,9 @@ class RunStore(Protocol):
 
     async def find(self, query: RunQuery) -> list[Run]: ...
 
+    async def count(self, query: RunQuery, most: int) -> int:
+        """The number of runs that `find` would return without a limit, counted up to `most`."""
+
     async def outlines(
         self, job: str, first: datetime, last: datetime, *, after: tuple[datetime, str] | None = None, limit: int = 1000
     ) -> list[FireOutline]:

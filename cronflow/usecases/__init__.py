@@ -15,6 +15,7 @@ from cronflow.usecases.job_graph import JobGraphUseCases
 from cronflow.usecases.job_health import JobHealthReader
 from cronflow.usecases.jobs import JobUseCases
 from cronflow.usecases.limits import LimitUseCases
+from cronflow.usecases.post_mortem import PostMortem
 from cronflow.usecases.runs import RunUseCases
 from cronflow.usecases.schedule_load import ScheduleLoadUseCases
 from cronflow.usecases.search import Searcher
@@ -44,6 +45,7 @@ class UseCases:
         self.passwords = Passwords()
         self.audit = Auditor(backends.audit, clock, emit)
         self.explain = Explainer(backends, clock)
+        self.post_mortem = PostMortem(backends, clock)
         self.search = Searcher(backends)
         self.jobs = JobUseCases(backends, clock, self.audit)
         self.schedule_load = ScheduleLoadUseCases(backends.jobs, clock)

@@ -174,9 +174,9 @@ class ClusterUseCases:
             kinds=kinds, node=node, since=since, after=after, before=before, limit=limit
         )
 
-    async def series(self, span: Span) -> list[tuple[datetime, Tally]]:
-        """Finished runs, their delays and durations over a span, oldest point first."""
-        now = self._clock.now()
+    async def series(self, span: Span, until: datetime | None = None) -> list[tuple[datetime, Tally]]:
+        """Finished runs, their delays and durations over a span that ends now by default, oldest point first."""
+        now = self._clock.now() if until is None else min(until, self._clock.now())
         points = span.points(now)
         buckets = await self._backends.rollups.read(span.resolution, points[0], now)
         return list(zip(points, over(points, buckets), strict=True))

@@ -36,7 +36,7 @@ from cronflow.domain.job_problems import problems_of
 from cronflow.domain.placement import OTHERS_KEPT, unable
 from cronflow.domain.planning import fires_text, first_fire, run_on_request
 from cronflow.domain.resources import NOTHING, ResourceAmount
-from cronflow.domain.run import Covers, Kind, Run, RunState
+from cronflow.domain.run import MANUAL, Covers, Kind, Run, RunState
 from cronflow.domain.schedule.comparison import FireChanges
 from cronflow.domain.schedule.fires import is_dynamic
 from cronflow.domain.schedule.kinds import Once, Schedule
@@ -456,7 +456,7 @@ class JobUseCases:
         """Like `trigger`, but return the run and whether it is new."""
         record = await self.get(name)
         now = self._clock.now()
-        run_id = f"{name}@manual-{key or secrets.token_hex(8)}"
+        run_id = f"{name}{MANUAL}{key or secrets.token_hex(8)}"
         run = run_on_request(
             record,
             run_id,

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from cronflow.domain.run import AttemptResult, NodeTimes
+from cronflow.domain.run import MANUAL, AttemptResult, NodeTimes, fire_of
 from cronflow.domain.transitions import ClaimedRun
 from cronflow.ports import Assignment, JobLock
 from cronflow.worker.attempt_log import AttemptLog
@@ -46,8 +46,9 @@ class Active:
 
     def times_at(self, now: datetime, monotonic: float, late: timedelta) -> NodeTimes | None:
         """The times of an attempt that starts now, if it is the first one of its run and starts late."""
-        due = self.assignment.requested_at or self.assignment.fire_at
-        if self.assignment.attempt != 1 or now - due < late:
+        # Only these kinds of runs have a lateness.
+        scheduled = fire_of(self.claimed.run) is not None or MANUAL in self.claimed.run
+        if self.assignment.attempt != 1 or not scheduled or now - self.assignment.fire_at < late:
             return None
         taken, slot, began = (now - timedelta(seconds=monotonic - at) for at in (self.taken, self.slot, self.began))
         return NodeTimes(taken, slot, began)

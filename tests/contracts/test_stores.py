@@ -17,7 +17,7 @@ from cronflow.domain.placement import Waiting
 from cronflow.domain.placement_rules import PlacedRun
 from cronflow.domain.recovery import Dispatch, End, Postpone
 from cronflow.domain.resources import ResourceAmount
-from cronflow.domain.run import OPEN, AttemptResult, Covers, Outcome, Run, RunState
+from cronflow.domain.run import OPEN, AttemptResult, Covers, NodeTimes, Outcome, ResourceUse, Run, RunState
 from cronflow.domain.transitions import Change, ClaimedRun, Transition
 from cronflow.ports import CursorMove, Deferral, LargeResult, LateResult, LogLine, Move, OpenRun, RunningRun, RunQuery
 from tests.contracts.builders import T0, a_job, a_pend, a_record, a_run
@@ -451,6 +451,16 @@ async def test_a_finish_ends_the_run_and_removes_check_at(stores: Stores) -> Non
     assert (ended.result, ended.ended_at, ended.duration) == ({"$rows": [1, "$x"]}, T0 + MINUTE, MINUTE)
     assert [attempt.outcome for attempt in ended.attempts] == [Outcome.OK]
     assert await stores.runs.open_of(["report"]) == {}
+
+
+async def test_what_an_attempt_used_and_why_its_run_waited_are_kept(stores: Stores) -> None:
+    waited = Waiting(fire=T0, since=T0, reason="no free slot", nodes=(("n1", "no free slot"),))
+    await stores.runs.insert([a_run(waited=waited)])
+    used, times = ResourceUse(1.25, 4096), NodeTimes(T0, T0 + MINUTE, T0 + 2 * MINUTE)
+    ended = transitions.finish(HELD, AttemptResult(Outcome.OK, used=used), "f1", T0, T0 + MINUTE, times=times)
+    await stores.runs.apply([ended])
+    run = await only_run(stores)
+    assert (run.waited, run.attempts[0].used, run.attempts[0].times) == (waited, used, times)
 
 
 async def test_bull_308_a_fenced_out_worker_cannot_finish_the_run(stores: Stores) -> None:

@@ -51,6 +51,18 @@ async def test_exit_code_zero_is_ok_and_output_becomes_lines_by_stream() -> None
     assert lines.of("warn") == ["careful"]
 
 
+async def test_the_cpu_time_and_the_memory_of_a_command_are_those_of_its_processes() -> None:
+    idle = (await run("sleep 0.2")).used
+    spins = "python3 -c 'x = bytearray(60_000_000); sum(range(3_000_000))'"
+    busy = (await run(spins)).used
+    assert idle is not None
+    assert busy is not None
+    assert idle.cpu_s < busy.cpu_s
+    assert busy.memory is not None
+    assert busy.memory > 60_000_000
+    assert (await run("sleep 30", timeout="200ms")).used is not None
+
+
 async def test_a_node_without_the_file_skips_the_run_with_the_reason(tmp_path: Path) -> None:
     program, ran = tmp_path / "program", tmp_path / "ran"
     attempt_result = await run(f"touch {ran}", when_present=str(program))

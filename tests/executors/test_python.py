@@ -226,6 +226,13 @@ async def test_a_plain_function_runs_in_a_thread_and_its_lines_arrive_in_order(e
     assert executor.busy_threads == 0
 
 
+async def test_the_cpu_time_of_a_plain_function_is_that_of_its_thread(executor: PythonExecutor) -> None:
+    found = await executor.run(assignment(target(in_a_thread)), "node-1", Lines())
+    assert found.used is not None
+    assert found.used.cpu_s > 0
+    assert found.used.memory is None
+
+
 async def test_a_function_that_changes_its_args_changes_those_of_no_other_run(executor: PythonExecutor) -> None:
     # Runs share the definition of their job, and jobs that differ only in name share it too.
     given = assignment(target(changes_its_args, rows=[{"n": 1}]))

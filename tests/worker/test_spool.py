@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from cronflow.domain.errors import BackendUnavailable, Conflict
 from cronflow.domain.job import Delivery, Retry
-from cronflow.domain.run import AttemptResult, Outcome
+from cronflow.domain.run import AttemptResult, NodeTimes, Outcome, ResourceUse
 from cronflow.domain.transitions import ClaimedRun
 from cronflow.ports import LargeResult
 from cronflow.testing.clock import FakeClock
@@ -55,6 +55,15 @@ async def drained(spool: Spool, most: int = 200) -> list[Finish]:
 
 
 # -------------------------------------------------------------------------------------------------------- one record
+
+
+def test_what_an_attempt_used_and_when_its_node_took_it_survive_the_disk() -> None:
+    claimed = ClaimedRun(run="job@1", fence=1, node="n1#a", attempt=1, retry=Retry(), delivery=Delivery.AT_LEAST_ONCE)
+    used, times = ResourceUse(1.25, 4096), NodeTimes(T0, T0 + SECOND, T0 + 2 * SECOND)
+    finish = Finish.of(claimed, AttemptResult(Outcome.OK, used=used), "f1", T0, T0, times=times)
+    attempt = from_text(to_text(finish)).change.attempt
+    assert attempt is not None
+    assert (attempt.used, attempt.times) == (used, times)
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import Query
 
 from cronflow.api.access import Admin, Anybody, Operator, Viewer
-from cronflow.api.bodies import Deployed, Input, Instant, NodeName, Note, Uses, body
+from cronflow.api.bodies import INSTANT, Deployed, Input, Instant, NodeName, Note, Uses, body
 from cronflow.api.responses import may, new_router
 from cronflow.domain.errors import InvalidInput, NotFound, Problem
 from cronflow.domain.rollup import Span
@@ -44,13 +45,16 @@ async def show_cluster(service: Uses, _: Viewer, deployed: Deployed) -> ClusterS
 
 @router.get("/series")
 async def series(
-    service: Uses, _: Viewer, span: Annotated[Span, Query(description="How far back to look.")] = Span.HOUR
+    service: Uses,
+    _: Viewer,
+    span: Annotated[Span, Query(description="How far back to look.")] = Span.HOUR,
+    until: Annotated[datetime | None, INSTANT, Query(description="The end of the span; without it now.")] = None,
 ) -> SeriesSchema:
     """Ended runs over time, with their lateness and duration, for charts: a point per minute for 15 minutes or an
     hour, per ten minutes for a day, per hour for a week. After a failure some counts may be missing; no decision
     depends on them.
     """
-    return series_schema(span, await service.cluster.series(span))
+    return series_schema(span, await service.cluster.series(span, until))
 
 
 @router.get("/cluster/settings")

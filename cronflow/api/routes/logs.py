@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import Query
 
 from cronflow.api.access import Viewer
-from cronflow.api.bodies import From, RunId, Uses
+from cronflow.api.bodies import INSTANT, From, RunId, Uses
 from cronflow.api.pagination import Cursor, Limit, cursor_of, first_of, line_key, name_key, time_key
 from cronflow.api.responses import may, new_router
+from cronflow.domain.events import cursor_of as id_before
 from cronflow.domain.run import at_least
 from cronflow.ports import LineQuery
 from cronflow.schemas import Schema
@@ -117,6 +119,7 @@ async def list_events(
     service: Uses,
     _: Viewer,
     since: From = None,
+    until: Annotated[datetime | None, INSTANT, Query(description="Before this instant.")] = None,
     kind: Annotated[
         list[str] | None, Query(max_length=100, description="Only this kind, for example `leader_elected`; repeatable.")
     ] = None,
@@ -125,8 +128,7 @@ async def list_events(
     limit: Limit = 50,
 ) -> EventPage:
     """Events of the cluster, newest first; kept as long as log lines."""
-    found = await service.cluster.events(
-        kinds=kind or (), node=node, since=since, before=name_key(cursor), limit=limit + 1
-    )
+    before = name_key(cursor) or ("" if until is None else id_before(until))
+    found = await service.cluster.events(kinds=kind or (), node=node, since=since, before=before, limit=limit + 1)
     shown, before = first_of(found, limit, lambda happened: happened.id)
     return {"items": [event_schema(happened) for happened in shown], "next_cursor": before}

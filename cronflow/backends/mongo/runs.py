@@ -161,6 +161,14 @@ class MongoRunStore:
         found = pages[0] if len(pages) == 1 else sorted(itertools.chain(*pages), key=_place, reverse=True)
         return [codec.run(document) for document in found[: query.limit]]
 
+    async def count(self, query: RunQuery, most: int) -> int:
+        match = await self._matching(query)
+        async with self._database.translated():
+            counts = [
+                await self._runs.count_documents({**match, **states}, limit=most) for states in _by_index(query.states)
+            ]
+        return min(sum(counts), most)
+
     async def outlines(
         self, job: str, first: datetime, last: datetime, *, after: tuple[datetime, str] | None = None, limit: int = 1000
     ) -> list[FireOutline]:

@@ -161,6 +161,22 @@ def events(
         note(f"no events since {times.absolute(begin)}")
 
 
+@cluster.command()
+def incident(
+    since: Annotated[str, typer.Option(metavar="1h|INSTANT", help="The beginning: a time ago, or an instant.")] = "1h",
+    until: Annotated[
+        str | None, typer.Option(metavar="30m|INSTANT", help="The end: a time ago, or an instant; by default now.")
+    ] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Summarise a time range as Markdown: what failed, was lost or late, and what happened to the cluster."""
+    begin = times.instant_or_ago(since, "--since")
+    end = None if until is None else times.instant_or_ago(until, "--until")
+    found = call(lambda cluster: cluster.events.incident(begin, end))
+    examples = [failure["example"] for failure in found["failures"]]
+    show(output, found, examples, lambda: typer.echo(found["markdown"], nl=False))
+
+
 def _print(found: Sequence[EventSchema], form: LineFormat) -> None:
     if form is LineFormat.YAML and found:
         typer.echo(yaml_text(found), nl=False)

@@ -297,6 +297,9 @@ class MemoryRunStore(DocumentPort, port="runs"):
             if run.state is RunState.RUNNING and run.started_at is not None and run.started_at <= started_until
         ][:limit]
 
+    async def count(self, query: RunQuery, most: int) -> int:
+        return len(await self.find(replace(query, limit=most)))
+
     async def find(self, query: RunQuery) -> list[Run]:
         return self.documents.runs.page(
             PLACE,
