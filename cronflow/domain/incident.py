@@ -100,10 +100,10 @@ def _failures(incident: Incident) -> Iterator[str]:
     yield ""
     yield "## Jobs"
     yield ""
-    jobs = incident.jobs
-    yield from (f"- {job}: {count:,}" for job, count in list(jobs.items())[:MOST_JOBS])
-    if len(jobs) > MOST_JOBS:
-        yield f"- and {len(jobs) - MOST_JOBS:,} more jobs"
+    counts = incident.jobs
+    yield from (f"- {job}: {count:,}" for job, count in list(counts.items())[:MOST_JOBS])
+    if len(counts) > MOST_JOBS:
+        yield f"- and {len(counts) - MOST_JOBS:,} more jobs"
     yield ""
 
 

@@ -128,7 +128,7 @@ async def list_events(
     limit: Limit = 50,
 ) -> EventPage:
     """Events of the cluster, newest first; kept as long as log lines."""
-    before = name_key(cursor) or ("" if until is None else id_before(until))
-    found = await service.cluster.events(kinds=kind or (), node=node, since=since, before=before, limit=limit + 1)
+    bound = name_key(cursor) or ("" if until is None else id_before(until))
+    found = await service.cluster.events(kinds=kind or (), node=node, since=since, before=bound, limit=limit + 1)
     shown, before = first_of(found, limit, lambda happened: happened.id)
     return {"items": [event_schema(happened) for happened in shown], "next_cursor": before}

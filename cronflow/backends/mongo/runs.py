@@ -167,7 +167,7 @@ class MongoRunStore:
             counts = [
                 await self._runs.count_documents({**match, **states}, limit=most) for states in _by_index(query.states)
             ]
-        return min(sum(counts), most)
+        return min(sum(map(int, counts)), most)
 
     async def outlines(
         self, job: str, first: datetime, last: datetime, *, after: tuple[datetime, str] | None = None, limit: int = 1000

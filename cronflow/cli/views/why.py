@@ -56,8 +56,8 @@ def why_page(why: WhySchema, now: datetime) -> None:
     # An API of an earlier version returns none.
     if (late := why.get("late")) is not None:
         out.print()
-        for line in late_lines(late):
-            out.print(line)
+        for part in late_lines(late):
+            out.print(part)
     if why["run"] is not None:
         out.print()
         out.print(Text(f"its run: cronflow runs show {why['run']}", style="dim"))

@@ -24,6 +24,15 @@ export interface Failover {
   took_ms: number | null;
   runs_lost: number;
   reassigned: number;
+  /** The reassigned runs; fewer than `reassigned` if an event does not name them all. */
+  moves: readonly Move[];
+}
+
+/** A run that a new leader gave to another node. */
+export interface Move {
+  run: string;
+  from: string;
+  to: string;
 }
 
 type Column = readonly (number | null)[];
@@ -293,7 +302,7 @@ function withLeader(failovers: readonly Failover[], before: Values, now: Values,
   if (now.leader === null) {
     const lost: Failover = {
       id: `${before.term}-${ts}`, from: before.leader, to: null, term: now.term, lost_at: lostAt(before, ts), elected_at: null,
-      took_ms: null, runs_lost: 0, reassigned: 0,
+      took_ms: null, runs_lost: 0, reassigned: 0, moves: [],
     };
     return [lost, ...failovers].slice(0, 20);
   }
@@ -309,7 +318,7 @@ function withLeader(failovers: readonly Failover[], before: Values, now: Values,
   const took = Math.max(0, Date.parse(elected) - Date.parse(lost_at));
   const swap: Failover = {
     id: `${now.term}`, from: before.leader, to: now.leader, term: now.term, lost_at, elected_at: elected,
-    took_ms: took, runs_lost: 0, reassigned: 0,
+    took_ms: took, runs_lost: 0, reassigned: 0, moves: [],
   };
   return [swap, ...failovers].slice(0, 20);
 }
@@ -330,7 +339,7 @@ function withPastFailovers(failovers: readonly Failover[], events: readonly Clus
       const left = released !== null && Number(released.fields.term) === before.term ? released.at : null;
       const failover: Failover = {
         id: `${now.term}`, from: before.node, to: now.node, term: now.term, lost_at: left ?? event.at, elected_at: event.at,
-        took_ms: left === null ? null : Math.max(0, Date.parse(event.at) - Date.parse(left)), runs_lost: 0, reassigned: 0,
+        took_ms: left === null ? null : Math.max(0, Date.parse(event.at) - Date.parse(left)), runs_lost: 0, reassigned: 0, moves: [],
       };
       found.push(...withRunCounts([failover], events));
     }
@@ -348,7 +357,16 @@ function withRunCounts(failovers: readonly Failover[], events: readonly ClusterE
     if (after < 0 || after > AFTERMATH_MS) continue;
     const n = typeof event.fields.count === 'number' ? event.fields.count : 0;
     if (event.kind === 'runs_lost') next = [{ ...latest, runs_lost: latest.runs_lost + n }, ...next.slice(1)];
-    if (event.kind === 'runs_reassigned') next = [{ ...latest, reassigned: latest.reassigned + n }, ...next.slice(1)];
+    if (event.kind === 'runs_reassigned') next = [{ ...latest, reassigned: latest.reassigned + n, moves: [...latest.moves, ...movesOf(event)] }, ...next.slice(1)];
   }
   return next;
+}
+
+/** Each line of the event is a run, the node that had it, and the node that has it now. */
+function movesOf(event: ClusterEvent): Move[] {
+  if (typeof event.fields.moves !== 'string') return [];
+  return event.fields.moves.split('\n').flatMap((line) => {
+    const [run, from, to] = line.split(' ');
+    return run && from && to ? [{ run, from, to }] : [];
+  });
 }

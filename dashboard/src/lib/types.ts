@@ -2,7 +2,7 @@
 // (`npm run types`).
 import type { components } from './openapi';
 
-type Schemas = components['schemas'];
+export type Schemas = components['schemas'];
 
 /** ISO 8601 in UTC. */
 export type Instant = string;
@@ -43,7 +43,8 @@ export type JobCondition = Schemas['JobConditionSchema'];
 export type HealthCounts = Schemas['HealthCountsSchema'];
 export type JobGraph = Schemas['JobGraphSchema'];
 export type LogLine = Schemas['LogSchema'];
-export type Why = Omit<Schemas['WhySchema'], 'chain'> & { chain: ({ step: string } & { [key: string]: Json })[] };
+/** Without `late`: from an API of an earlier version. */
+export type Why = Omit<Schemas['WhySchema'], 'chain' | 'late'> & Partial<Pick<Schemas['WhySchema'], 'late'>> & { chain: ({ step: string } & { [key: string]: Json })[] };
 export type Series = Schemas['SeriesSchema'];
 export type Span = Schemas['Span'];
 export type ScheduleLoad = Schemas['WeekLoadSchema'];

@@ -13,6 +13,7 @@ import type { Job, JobSummary, Run, RunSummary, Span } from '../../src/lib/types
 import { healthCounts } from './troubles';
 import { JobEdits } from './jobEdits';
 import { Administration } from './administration';
+import { lateStart, past } from './past';
 import { DESCRIPTIONS, EDGES, SMALL, World, type Scale } from './world';
 
 const ROOT = fileURLToPath(new URL('../../../cronflow/_ui', import.meta.url));
@@ -200,6 +201,8 @@ export class Stage {
       world.spread = !world.spread;
       return [200, { moves: moves.map((move) => ({ ...move, version: move.version + 1, before: '', after: move.cron })) }];
     }
+    const ofThePast = past(world, path, query);
+    if (ofThePast !== null) return [200, ofThePast];
     let match = /^\/jobs\/([^/]+)(?:\/([\w-]+))?$/.exec(path);
     if (match !== null) {
       const job = world.named(match[1] ?? '');
@@ -276,7 +279,7 @@ export class Stage {
         case undefined:
           return [200, { ...run, ...(run.result_size !== null && query.get('whole') === 'true' ? { result: { rows: 'all of them' } } : {}), late: run.state === 'lost' ? [{ at: run.ended_at, node: run.node, fence: run.fence - 1, outcome: 'ok', result: null, error: null }] : [] }];
         case 'why':
-          return [200, why(world, run.job, run.waiting)];
+          return [200, { ...why(world, run.job, run.waiting), late: lateStart(run) }];
         case 'logs':
           return [200, { items: world.lines(run, 320), next_cursor: null }];
         case 'retry':

@@ -261,7 +261,7 @@ export class World {
         const end = at + (state === 'failed' || n < tries ? Math.min(took, 4000) : took);
         const good = state === 'succeeded' && n === tries;
         if (end > this.now()) break;
-        attempts.push({ n, fence: fence + n, node: `${nodes[(nodes.indexOf(node) + n - 1) % nodes.length]}#9f31c2`, started_at: iso(at), ended_at: iso(end), duration_ms: end - at, outcome: good ? 'ok' : state === 'lost' ? 'lost' : state === 'cancelled' ? 'cancelled' : 'error', error: good ? null : error });
+        attempts.push({ n, fence: fence + n, node: `${nodes[(nodes.indexOf(node) + n - 1) % nodes.length]}#9f31c2`, started_at: iso(at), ended_at: iso(end), duration_ms: end - at, outcome: good ? 'ok' : state === 'lost' ? 'lost' : state === 'cancelled' ? 'cancelled' : 'error', error: good ? null : error, cpu_s: (end - at) / 4000, memory: n === 1 ? 61_865_984 : null });
         at = end + 4000 * 2 ** (n - 1);
       }
     }
