@@ -73,11 +73,12 @@ def shown(value: object) -> str:
 def _plain(value: object) -> str:
     if isinstance(value, tuple | datetime):
         return ""
-    return "+".join(sorted(value)) if isinstance(value, set) else str(value)
+    return "+".join(sorted(value)) if isinstance(value, set | frozenset) else str(value)
 
 
 DAY = timedelta(days=1)
 DEEP = T0 - timedelta(seconds=4000)
+SOME = frozenset({"job-3", "job-20", "job-21"})
 
 
 @pytest.mark.parametrize(
@@ -90,6 +91,17 @@ DEEP = T0 - timedelta(seconds=4000)
         (RunQuery(job="job-3"), {"history"}, LIMIT),
         (RunQuery(job="job-3", before=(DEEP, "x")), {"history"}, LIMIT + 1),
         (RunQuery(job="job-3", since=DEEP, until=DEEP + DAY), {"history"}, LIMIT),
+        (RunQuery(oldest_first=True), {"newest"}, LIMIT),
+        (RunQuery(oldest_first=True, before=(DEEP, "x"), since=DEEP), {"newest"}, LIMIT + 1),
+        (RunQuery(oldest_first=True, job="job-3"), {"history"}, LIMIT),
+        (RunQuery(oldest_first=True, states={RunState.FAILED}), {"unusual"}, LIMIT),
+        (RunQuery(oldest_first=True, node="n1"), {"node"}, LIMIT * 2),
+        (RunQuery(oldest_first=True, dead=True, job="job-20"), {"dead"}, LIMIT),
+        (RunQuery(jobs=SOME), {"history"}, LIMIT + len(SOME)),
+        (RunQuery(jobs=SOME, before=(DEEP, "x")), {"history"}, LIMIT + 2 * len(SOME)),
+        (RunQuery(jobs=SOME, oldest_first=True), {"history"}, LIMIT + len(SOME)),
+        (RunQuery(jobs=SOME, dead=True), {"dead"}, LIMIT),
+        (RunQuery(jobs=SOME, states={RunState.RUNNING}), {"open"}, LIMIT),
         (RunQuery(states={RunState.SUCCEEDED}), {"newest"}, 3 * LIMIT),
         (RunQuery(states={RunState.FAILED}), {"unusual"}, LIMIT),
         (RunQuery(states={RunState.FAILED}, until=DEEP), {"unusual"}, LIMIT),
@@ -299,7 +311,8 @@ def matches(run: Run, query: RunQuery) -> bool:
         and (query.node is None or query.node in (run.node, str(run.node).partition("#")[0]))
         and (query.since is None or run.fire_at >= query.since)
         and (query.until is None or run.fire_at < query.until)
-        and (query.before is None or (run.fire_at, run.id) < query.before)
+        and (query.jobs is None or run.job in query.jobs)
+        and (query.before is None or ((run.fire_at, run.id) < query.before) is not query.oldest_first)
     )
 
 

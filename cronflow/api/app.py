@@ -71,7 +71,7 @@ def create_api(
     for router in (
         jobs.schedules,
         schedule_load.schedules,
-        jobs.graph,
+        jobs.outside,
         cluster.nodes,
         logs.events,
         post_mortem.router,

@@ -13,9 +13,9 @@ import signal
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from cronflow.cli.target import Target, settings, target
 from cronflow.cli.terminal import formatting
@@ -258,25 +258,11 @@ async def runs_of(
     limit: int | None,
     *,
     states: Collection[str] = (),
-    since: datetime | None = None,
-    backfill: str | None = None,
-    parent: str | None = None,
-    chain: str | None = None,
-    dead: bool = False,
+    **conditions: Any,
 ) -> list[RunSchema]:
-    """The latest runs that match, of one job or of all."""
-    if job is None or states or since or backfill or parent or chain or dead:
-        found = cluster.runs.list(
-            job=job,
-            state=[*states],
-            since=since,
-            backfill=backfill,
-            parent=parent,
-            chain=chain,
-            dead=dead,
-            limit=limit,
-        )
-        return await collect(found)
+    """The latest runs that match, of one job or of all. `conditions` as in `AsyncClient.runs.list`."""
+    if job is None or states or any(conditions.values()):
+        return await collect(cluster.runs.list(job=job, state=[*states], limit=limit, **conditions))
     try:
         # An API key limited to this job may use this route.
         return await collect(cluster.jobs.runs(job, limit=limit))

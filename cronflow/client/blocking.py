@@ -438,6 +438,9 @@ class Runs:
         self,
         *,
         job: str | None = None,
+        q: str = "",
+        label: Sequence[str] = (),
+        kind: Sequence[str] = (),
         state: Sequence[str] = (),
         node: str | None = None,
         backfill: str | None = None,
@@ -446,14 +449,19 @@ class Runs:
         since: datetime | None = None,
         until: datetime | None = None,
         dead: bool = False,
+        oldest_first: bool = False,
         limit: int | None = None,
     ) -> Iterator[RunSchema]:
-        """Runs, the latest due first; at most `limit`. `parent`: the parts of this run; `chain`: the runs of the chain
-        that began in this one.
+        """Runs, the latest due first; at most `limit`. `q`: of jobs whose name contains this text or matches a pattern
+        such as `etl-*`; `label`: of jobs with these labels; `parent`: the parts of this run; `chain`: the runs of the
+        chain that began in this one.
         """
         call = get(
             path_of("runs"),
             job=job,
+            q=q or None,
+            label=[*label],
+            kind=[*kind],
             state=[*state],
             node=node,
             backfill=backfill,
@@ -462,6 +470,7 @@ class Runs:
             since=instant(since),
             until=instant(until),
             dead=dead or None,
+            order="oldest" if oldest_first else None,
             limit=page_size(limit),
         )
         return self._client.pages(call, limit)

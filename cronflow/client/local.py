@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping, S
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cronflow.client.local_admin import (
     LocalAlerts,
@@ -33,7 +33,7 @@ from cronflow.domain.catch_up import CatchUpProgress
 from cronflow.domain.errors import BackendUnavailable, Conflict, NotFound
 from cronflow.domain.job import Job, JobRecord, Retry
 from cronflow.domain.job_health import JobHealth
-from cronflow.domain.run import RunState, at_least
+from cronflow.domain.run import Kind, RunState, at_least
 from cronflow.domain.shadow import JobMode
 from cronflow.domain.spread import MinuteMove, SpreadBy
 from cronflow.ports import LineQuery, RunQuery
@@ -98,6 +98,7 @@ from cronflow.usecases import UseCases
 from cronflow.usecases.backfills import BackfillProgress
 from cronflow.usecases.pruning import Prune
 from cronflow.usecases.run_changes import DAYS
+from cronflow.usecases.run_search import RunFilter
 from cronflow.usecases.search import JobFilter, labels_of
 
 if TYPE_CHECKING:
@@ -307,6 +308,9 @@ class LocalRuns(Resource):
         self,
         *,
         job: str | None = None,
+        q: str = "",
+        label: Sequence[str] = (),
+        kind: Sequence[str] = (),
         state: Sequence[str] = (),
         node: str | None = None,
         backfill: str | None = None,
@@ -315,26 +319,33 @@ class LocalRuns(Resource):
         since: datetime | None = None,
         until: datetime | None = None,
         dead: bool = False,
+        oldest_first: bool = False,
         limit: int | None = None,
     ) -> AsyncIterator[RunSchema]:
-        def page(before: tuple[datetime, str] | None, size: int) -> Awaitable[Sequence[Any]]:
-            states = [RunState(one) for one in state]
-            query = RunQuery(
-                job=job,
-                states=states,
-                node=node,
-                backfill=backfill,
-                parent=parent,
-                chain=chain,
-                since=since,
-                until=until,
-                dead=dead,
-                before=before,
-                limit=size,
-            )
-            return self._service.backends.runs.find(query)
+        query = RunQuery(
+            job=job,
+            states=[RunState(one) for one in state],
+            node=node,
+            backfill=backfill,
+            parent=parent,
+            chain=chain,
+            since=since,
+            until=until,
+            dead=dead,
+            oldest_first=oldest_first,
+        )
+        return self._found(RunFilter(query=query, name=q, labels=labels_of(label), kinds=[*map(Kind, kind)]), limit)
 
-        return paged(page, None, lambda run: (run.fire_at, run.id), run_schema, limit)
+    async def _found(self, wanted: RunFilter, limit: int | None) -> AsyncIterator[RunSchema]:
+        left = limit
+        while True:
+            runs, after = await self._service.run_search.find(wanted, page_size(left))
+            for run in runs:
+                yield run_schema(run)
+            left = None if left is None else left - len(runs)
+            if after is None or left == 0:
+                return
+            wanted = replace(wanted, query=replace(wanted.query, before=after))
 
     async def get(self, id: str, *, whole: bool = False) -> RunDetailSchema:  # noqa: A002  the public name
         run = await self._service.runs.get(id)

@@ -62,6 +62,11 @@ class JobStore(Protocol):
     async def find(self, *, after: str = "", limit: int = 500) -> list[JobRecord]:
         """A page ordered by name, starting after `after`, without tombstones."""
 
+    async def names(self, *, prefix: str = "", after: str = "", limit: int = 500, deleted: bool = False) -> list[str]:
+        """A page of the names that begin with `prefix`, in order, starting after `after`; with `deleted` also those of
+        tombstones.
+        """
+
     async def pauses(self, limit: int) -> list[JobRecord]:
         """Paused jobs whose pause ends by itself, the earliest end first."""
 
@@ -127,14 +132,15 @@ class PlanStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunQuery:
-    """A filter for runs, newest fire first. `before` is the (fire_at, id) of the last run of the previous page. `dead`
-    selects unresolved dead letters. `node` is a node's name or id. `until` is exclusive. `ids` selects these runs; None
-    does not restrict them. `backfill` selects the runs of one, `chain` those of a chain, with the one in which it
-    began, and `parent` the parts of one.
+    """A filter for runs, newest fire first; with `oldest_first` in the opposite order. `before` is the (fire_at, id) of
+    the last run of the previous page. `dead` selects unresolved dead letters. `node` is a node's name or id. `until` is
+    exclusive. `ids` selects these runs and `jobs` the runs of these jobs; None does not restrict them. `backfill`
+    selects the runs of one, `chain` those of a chain, with the one in which it began, and `parent` the parts of one.
     """
 
     ids: Collection[str] | None = None
     job: str | None = None
+    jobs: Collection[str] | None = None
     states: Collection[RunState] = ()
     kinds: Collection[Kind] = ()
     dead: bool = False
@@ -145,6 +151,7 @@ class RunQuery:
     since: datetime | None = None
     until: datetime | None = None
     before: tuple[datetime, str] | None = None
+    oldest_first: bool = False
     limit: int = 100
 
 

@@ -8,7 +8,7 @@ from cronflow.documents.schedules import ScheduleForm
 from cronflow.domain.job import JobRecord
 from cronflow.domain.job_breaker import BreakerState
 from cronflow.domain.planning import next_run
-from cronflow.domain.run import Attempt, Outcome, Run, RunState
+from cronflow.domain.run import Attempt, Kind, Outcome, Run, RunState
 from cronflow.schemas import Schema, iso, optional_iso, optional_milliseconds
 from cronflow.schemas.jobs import (
     JobBreakerSchema,
@@ -48,6 +48,8 @@ class RunSummarySchema(Schema):
     """Its job."""
     fire_at: str
     """When it was due."""
+    kind: Kind
+    """Where it came from."""
     state: RunState
     """`dispatched`, `running` and `retrying` are open; all others are final."""
     attempt: int
@@ -108,6 +110,7 @@ def run_summary_schema(run: Run) -> RunSummarySchema:
         "id": run.id,
         "job": run.job,
         "fire_at": iso(run.fire_at),
+        "kind": run.kind,
         "state": run.state,
         "attempt": run.attempt,
         "max_attempts": run.max_attempts,

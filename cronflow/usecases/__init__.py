@@ -16,6 +16,7 @@ from cronflow.usecases.job_health import JobHealthReader
 from cronflow.usecases.jobs import JobUseCases
 from cronflow.usecases.limits import LimitUseCases
 from cronflow.usecases.post_mortem import PostMortem
+from cronflow.usecases.run_search import RunSearcher
 from cronflow.usecases.runs import RunUseCases
 from cronflow.usecases.schedule_load import ScheduleLoadUseCases
 from cronflow.usecases.search import Searcher
@@ -47,6 +48,7 @@ class UseCases:
         self.explain = Explainer(backends, clock)
         self.post_mortem = PostMortem(backends, clock)
         self.search = Searcher(backends)
+        self.run_search = RunSearcher(backends)
         self.jobs = JobUseCases(backends, clock, self.audit)
         self.schedule_load = ScheduleLoadUseCases(backends.jobs, clock)
         self.spread = SpreadUseCases(backends.jobs, self.audit, self.jobs, self.schedule_load)

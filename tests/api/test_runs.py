@@ -11,7 +11,9 @@ import pytest
 from cronflow.domain.run import AttemptResult, Outcome, RunState
 from cronflow.domain.schedule.kinds import Every
 from cronflow.ports import LateResult, LogLine
+from cronflow.schemas import iso
 from cronflow.schemas.runs import run_schema
+from cronflow.usecases import run_search
 from tests.api.conftest import Client
 from tests.cli.scene import FAILED, FENCE, NOON, RETRYING, RUNNING, RUNS, SUCCEEDED, Scene, a_split_run, ago, run
 
@@ -46,12 +48,40 @@ async def test_new_runs_do_not_shift_the_pages(scene: Scene, client: Client) -> 
         ({"id": [RUNNING, FAILED, LOST, "nobody@1"]}, lambda one: one.id in (RUNNING, FAILED, LOST)),
         ({"id": [RUNNING, FAILED], "dead": "true"}, lambda one: one.id == FAILED),
         ({"id": [RUNNING, FAILED], "state": ["running", "lost"]}, lambda one: one.id == RUNNING),
+        ({"q": "tokens"}, lambda one: one.job == "sync-tokens"),
+        ({"q": "*-r*"}, lambda one: one.job == "nightly-report"),
+        ({"label": "team=billing"}, lambda one: one.job == "send-invoices"),
+        ({"label": ["team", "tier"]}, lambda one: False),
+        ({"kind": ["manual", "replay"]}, lambda one: one.kind in ("manual", "replay")),
+        ({"kind": "cron", "q": "sync"}, lambda one: one.kind == "cron" and one.job == "sync-tokens"),
         ({"job": "sync-tokens", "state": "succeeded", "node": "node-b"}, lambda one: one.fire_at == ago(minutes=1)),
     ],
 )
 async def test_every_filter_selects_its_runs(client: Client, params: dict[str, Any], take: Any) -> None:
     wanted = [one for one in NEWEST_FIRST if take(next(run for run in RUNS if run.id == one))]
     assert [one["id"] for one in await client.all("/runs", **params, limit=2)] == wanted
+
+
+async def test_runs_are_listed_from_the_oldest_on(client: Client) -> None:
+    assert [one["id"] for one in await client.all("/runs", order="oldest", limit=3)] == NEWEST_FIRST[::-1]
+    await client.get("/runs", 422, params={"order": "longest"})
+
+
+async def test_a_search_that_stops_returns_how_far_it_has_come(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_search, "PAGE", 2)
+    monkeypatch.setattr(run_search, "MOST_RUNS", 2)
+    page = await client.get("/runs", params={"kind": "backfill"})
+    second = next(one for one in RUNS if one.id == NEWEST_FIRST[1])
+    assert (page["items"], page["searched_to"]) == ([], iso(second.fire_at))
+    assert page["next_cursor"] is not None
+    assert (await client.get("/runs", params={"limit": 2}))["searched_to"] is None
+
+
+async def test_names_of_jobs_are_suggested(client: Client) -> None:
+    found = await client.get("/job-names", who="viewer", params={"q": "RE"})
+    assert found == {"names": ["rebuild-cache", "reindex-search", "nightly-report", "warehouse.import"], "more": False}
+    assert await client.get("/job-names", params={"q": "re", "limit": 1}) == {"names": ["rebuild-cache"], "more": True}
+    await client.get("/job-names", 422, params={"limit": 101})
 
 
 async def test_at_most_a_hundred_runs_are_selected_by_id(client: Client) -> None:
@@ -223,6 +253,7 @@ async def test_many_dead_letters_are_replayed_once_each_across_pages(scene: Scen
     assert await client.post("/runs/retry", body | {"cursor": None} if False else {"filter": body["filter"]}) == {
         "items": [],
         "skipped": [],
+        "count": 0,
         "next_cursor": None,
     }
 
@@ -253,6 +284,35 @@ async def test_many_runs_are_acknowledged(scene: Scene, client: Client) -> None:
     assert (await client.get(f"/runs/{ids[0]}"))["resolution"]["note"] == "known"
     assert (await client.post("/runs/ack", body))["items"] == []
     await client.post("/runs/ack", {"filter": {"state": ["succeeded"]}}, 422)
+
+
+@pytest.mark.parametrize(
+    ("what", "state"), [("retry", RunState.FAILED), ("ack", RunState.LOST), ("cancel", RunState.DISPATCHED)]
+)
+async def test_a_dry_run_counts_what_the_same_call_would_change(
+    scene: Scene, client: Client, what: str, state: RunState
+) -> None:
+    ids = await many(scene, state, 5)
+    await many(scene, RunState.SUCCEEDED, 5)
+    body: dict[str, Any] = {"filter": {"q": "sync", "kind": ["cron"], "until": "2026-11-21T00:00:00Z"}, "limit": 3}
+    first = await client.post(f"/runs/{what}", body | {"dry_run": True}, who="operator")
+    assert (first["count"], first["items"]) == (3, [])
+    rest = await client.post(f"/runs/{what}", body | {"dry_run": True, "cursor": first["next_cursor"]})
+    assert (rest["count"], rest["next_cursor"]) == (2, None)
+    before = await client.get("/audit")
+    assert {(await client.get(f"/runs/{one}"))["state"] for one in ids} == {state}
+    done = await client.post(f"/runs/{what}", body | {"limit": 50}, who="operator")
+    assert (done["count"], len(done["items"])) == (5, 5)
+    # One entry for each run.
+    assert len((await client.get("/audit", params={"limit": 500}))["items"]) - len(before["items"]) == 5
+    assert (await client.post(f"/runs/{what}", body))["count"] == 0
+    await client.post(f"/runs/{what}", body | {"dry_run": True}, 403, who="viewer")
+
+
+async def test_a_bulk_action_selects_by_label(scene: Scene, client: Client) -> None:
+    await many(scene, RunState.DISPATCHED, 2)
+    page = await client.post("/runs/cancel", {"filter": {"label": ["team=billing"]}, "dry_run": True})
+    assert page["count"] == sum(one.job == "send-invoices" and one.is_open for one in RUNS) > 0
 
 
 @pytest.mark.parametrize("what", ["retry", "cancel", "ack"])

@@ -140,6 +140,23 @@ def test_with_yes_exactly_the_matching_dead_letters_are_resolved(
     assert settled(scene, FAILED) is None
 
 
+def test_dead_letters_are_selected_by_search_label_kind_node_and_time(cli: Cli, scene: Scene) -> None:
+    ids = fail_more(scene)
+    for words in (
+        ["--search", "invoices"],
+        ["--search", "send-*"],
+        ["--label", "team=billing"],
+        ["--search", "invoices", "--kind", "cron", "--node", "node-a", "--until", "2h"],
+    ):
+        assert cli("runs", "list", "--dead", *words, "-o", "name").stdout.split() == ids
+    assert cli("runs", "list", "--dead", "--kind", "manual", "-o", "name").stdout.split() == []
+    oldest = cli("runs", "list", "--dead", "--search", "invoices", "--oldest-first", "--limit", "2", "-o", "name")
+    assert oldest.stdout.split() == ids[:0:-1]
+    assert "newer runs are not shown" in oldest.stderr
+    assert cli("runs", "ack", "--label", "team", "--yes", "-o", "name").stdout.split() == ids
+    assert settled(scene, FAILED) is None
+
+
 def test_the_confirmation_can_be_declined(cli: Cli, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "interactive", lambda: True)
     result = cli("runs", "ack", "--state", "failed", stdin="n\n")

@@ -170,6 +170,29 @@ async def test_a_settled_run_still_absorbs(stores: Stores) -> None:
     assert (await only_run(stores)).state is RunState.FAILED
 
 
+async def test_runs_of_several_jobs_are_listed_in_both_orders(stores: Stores) -> None:
+    runs = [a_run(f"job-{k % 3}", T0 + k // 2 * MINUTE) for k in range(9)]
+    await stores.runs.insert(runs)
+    expected = sorted((run for run in runs if run.job != "job-1"), key=lambda run: (run.fire_at, run.id))
+    for oldest_first in (True, False):
+        query = RunQuery(jobs=["job-0", "job-2", "nobody"], oldest_first=oldest_first, limit=2)
+        found: list[Run] = []
+        while page := await stores.runs.find(query):
+            found += page
+            query = replace(query, before=(page[-1].fire_at, page[-1].id))
+        assert found == (expected if oldest_first else expected[::-1])
+    assert await stores.runs.find(RunQuery(jobs=[])) == []
+    last = (runs[-1].fire_at, runs[-1].id)
+    assert await stores.runs.find(RunQuery(since=T0, before=last, oldest_first=True)) == []
+    assert await stores.runs.find(RunQuery(since=T0 + 99 * MINUTE, before=(T0, ""), oldest_first=True)) == []
+
+
+async def test_dead_letters_of_several_jobs_are_listed(stores: Stores) -> None:
+    dead = [a_dead_run(k, f"job-{k}") for k in range(4)]
+    await stores.runs.insert([*dead, a_run("job-1")])
+    assert await stores.runs.find(RunQuery(dead=True, jobs=["job-1", "job-3"])) == [dead[3], dead[1]]
+
+
 async def test_runs_are_listed_by_kind(stores: Stores) -> None:
     await stores.runs.insert([a_run(), a_run(fire=T0 + MINUTE, kind=Kind.MANUAL), a_dead_run(2, kind=Kind.REPLAY)])
     found = await stores.runs.find(RunQuery(kinds={Kind.REPLAY, Kind.INTERVAL}))

@@ -331,6 +331,17 @@ async def test_jobs_are_listed_by_name_without_tombstones_page_by_page(stores: S
     assert [r.name for r in await stores.jobs.find(after="b")] == ["c"]
 
 
+async def test_names_are_listed_in_order_by_prefix(stores: Stores) -> None:
+    names = ["a", "etl", "etl-1", "etl-2", "etm", "x-etl"]
+    for name in names:
+        await stores.jobs.create(a_record(name, deleted_at=T0 if name == "etl-1" else None))
+    assert await stores.jobs.names() == [name for name in names if name != "etl-1"]
+    assert await stores.jobs.names(deleted=True) == names
+    assert await stores.jobs.names(prefix="etl") == ["etl", "etl-2"]
+    assert await stores.jobs.names(prefix="etl", deleted=True, after="etl") == ["etl-1", "etl-2"]
+    assert await stores.jobs.names(after="etl", limit=1) == ["etl-2"]
+
+
 # -------------------------------------------------------------------------------------------------------------- plans
 
 

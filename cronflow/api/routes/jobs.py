@@ -80,13 +80,15 @@ from cronflow.usecases import UseCases
 from cronflow.usecases.edit import ABSENT
 from cronflow.usecases.pruning import Prune, permit_all
 from cronflow.usecases.run_changes import DAYS, MOST_DAYS
+from cronflow.usecases.run_search import RunFilter
 from cronflow.usecases.search import JobFilter, labels_of
 
 router = new_router("jobs")
-graph = new_router("jobs")
-"""Not below `/jobs/`, where `graph` or `health` would hide a job of this name."""
+outside = new_router("jobs")
+"""Not below `/jobs/`, where `graph`, `health` or `names` would hide a job of this name."""
 
 KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+MOST_NAMES = 100
 MOST_PLANNED = 1000
 TAGGED: dict[int | str, dict[str, Any]] = {
     200: {"headers": {"ETag": {"description": "The version, for If-Match.", "schema": {"type": "string"}}}}
@@ -115,6 +117,15 @@ class JobSummaryPage(Schema):
     """May be fewer than the limit although there are more."""
     next_cursor: str | None
     """For the next page; null: this is the last page."""
+
+
+class JobNamesSchema(Schema):
+    """Names of jobs."""
+
+    names: list[str]
+    """Those that begin with the text, by name; then the others that contain it."""
+    more: bool
+    """Whether there may be more."""
 
 
 class VersionPage(Schema):
@@ -274,7 +285,21 @@ async def apply_jobs(
     return {"jobs": found, "runs": run_totals_schema(found)}
 
 
-@graph.get("/job-graph", responses=may(404))
+@outside.get("/job-names")
+async def job_names(
+    service: Uses,
+    by: Anybody,
+    q: Annotated[str, Query(max_length=200, description="Text in the name.")] = "",
+    limit: Annotated[int, Query(ge=1, le=MOST_NAMES, description="How many at most.")] = 20,
+) -> JobNamesSchema:
+    """Names of jobs that contain a text, for suggestions. A request looks at up to 20,000 names, besides those that
+    begin with the text. A key that is limited to some jobs gets only these.
+    """
+    found, more = await service.run_search.names(q.strip().lower(), limit, by.may_read if by.jobs else None)
+    return {"names": found, "more": more}
+
+
+@outside.get("/job-graph", responses=may(404))
 async def job_graph(
     service: Uses,
     _: Viewer,
@@ -284,7 +309,7 @@ async def job_graph(
     return job_graph_schema(await service.graph.graph(job))
 
 
-@graph.get("/job-health")
+@outside.get("/job-health")
 async def job_health(
     service: Uses,
     by: Anybody,
@@ -438,7 +463,8 @@ async def runs_of_job(
     service: Uses, _: Viewer, name: JobName, cursor: Cursor = None, limit: Limit = 50, brief: Brief = False
 ) -> RunPage | RunSummaryPage:
     """The runs of a job, latest fire first; also of a deleted job, as long as its runs are kept."""
-    page = await run_page(service, RunQuery(job=name, before=time_key(cursor)), limit, brief=brief)
+    query = RunQuery(job=name, before=time_key(cursor))
+    page = await run_page(service, RunFilter(query=query), limit, brief=brief)
     if not page["items"]:
         await service.explain.versions(name)
     return page

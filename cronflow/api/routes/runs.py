@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from enum import StrEnum
 from typing import Annotated, Self
 
 from fastapi import Query
@@ -27,12 +28,12 @@ from cronflow.api.bodies import (
 )
 from cronflow.api.pagination import MOST, Cursor, Limit, cursor_of, time_key
 from cronflow.api.responses import may, new_router
-from cronflow.documents.values import choice, got, list_of
+from cronflow.documents.values import choice, got, list_of, text
 from cronflow.domain.access import Principal, Role
 from cronflow.domain.errors import Conflict, InvalidInput, NotFound, Problem
-from cronflow.domain.run import DEAD, OPEN, Run, RunState
+from cronflow.domain.run import DEAD, OPEN, Kind, Run, RunState
 from cronflow.ports import RunQuery
-from cronflow.schemas import Schema
+from cronflow.schemas import Schema, iso
 from cronflow.schemas.jobs import RecentSchema, recent_schema
 from cronflow.schemas.runs import (
     ReplaySchema,
@@ -46,6 +47,8 @@ from cronflow.schemas.runs import (
 from cronflow.schemas.summaries import RunSummarySchema, run_summary_schema
 from cronflow.schemas.why import WhySchema, why_schema
 from cronflow.usecases import UseCases
+from cronflow.usecases.run_search import RunFilter
+from cronflow.usecases.search import labels_of
 
 router = new_router("runs")
 
@@ -60,21 +63,25 @@ Brief = Annotated[
 
 
 class RunPage(Schema):
-    """Runs, latest fire first."""
+    """Runs, latest fire first unless requested otherwise."""
 
     items: list[RunSchema]
-    """The runs."""
+    """May be fewer than the limit although there are more."""
     next_cursor: str | None
     """For the next page; null: this is the last page."""
+    searched_to: str | None
+    """The due time that the search has reached, if it stopped before the page was full; otherwise null."""
 
 
 class RunSummaryPage(Schema):
-    """Runs in brief, latest fire first."""
+    """Runs in brief, latest fire first unless requested otherwise."""
 
     items: list[RunSummarySchema]
-    """The runs."""
+    """May be fewer than the limit although there are more."""
     next_cursor: str | None
     """For the next page; null: this is the last page."""
+    searched_to: str | None
+    """The due time that the search has reached, if it stopped before the page was full; otherwise null."""
 
 
 class DeadLettersSchema(Schema):
@@ -105,6 +112,15 @@ def _states(value: object) -> Sequence[RunState]:
 
 _state = choice(RunState)
 _many_states = list_of(_state, "states")
+_kinds = list_of(choice(Kind), "kinds")
+_labels = list_of(text, "labels")
+
+
+class RunOrder(StrEnum):
+    """The orders that an index answers."""
+
+    NEWEST = "newest"
+    OLDEST = "oldest"
 
 
 class CancelInput(Input, json_schema_extra={"examples": [{"reason": "wrong data"}]}):
@@ -139,6 +155,12 @@ class FilterInput(Input):
 
     job: Text = None
     """Of this job."""
+    q: Text = None
+    """Of jobs whose name contains this text, or matches a pattern such as `etl-*`."""
+    label: Annotated[Sequence[str], reads(_labels, list[str])] = ()
+    """Of jobs with these labels, each `key` or `key=value`."""
+    kind: Annotated[Sequence[Kind], reads(_kinds, list[Kind])] = ()
+    """Of one of these kinds."""
     state: Annotated[Sequence[RunState], reads(_states, list[RunState])] = ()
     """In one of these states."""
     node: Text = None
@@ -165,17 +187,21 @@ class BulkInput(Input):
     """`next_cursor` of the previous response."""
     limit: Annotated[int, Field(ge=1, le=MOST)] = 100
     """How many at most."""
+    dry_run: bool = False
+    """Only count the runs, and change nothing."""
 
-    def query(self) -> RunQuery:
+    def wanted(self, query: RunQuery) -> RunFilter:
+        """The filter, with the states and the order of the query."""
         chosen = self.filter
-        return RunQuery(
+        query = replace(
+            query,
             job=chosen.job,
-            states=chosen.state,
             node=chosen.node,
             since=chosen.since,
             until=chosen.until,
             before=time_key(self.cursor),
         )
+        return RunFilter(query=query, name=chosen.q or "", labels=labels_of(chosen.label), kinds=chosen.kind)
 
 
 BULK_CANCEL = {"filter": {"job": "nightly-report"}, "reason": "wrong data"}
@@ -222,6 +248,8 @@ class CancelledPage(Schema):
 
     items: list[CancelledSchema]
     """The runs."""
+    count: int
+    """How many runs this call selected."""
     next_cursor: str | None
     """For the next call; null: no more runs match."""
 
@@ -242,6 +270,8 @@ class ReplayedPage(Schema):
     """Their replays."""
     skipped: list[SkippedSchema]
     """Runs that were replayed or acknowledged in the meantime, or whose job is deleted."""
+    count: int
+    """How many runs this call selected."""
     next_cursor: str | None
     """For the next call; null: no more runs match."""
 
@@ -258,6 +288,8 @@ class AcknowledgedPage(Schema):
 
     items: list[AcknowledgedSchema]
     """The runs."""
+    count: int
+    """How many runs this call selected."""
     next_cursor: str | None
     """For the next call; null: no more runs match."""
 
@@ -270,6 +302,15 @@ async def list_runs(
         list[str] | None, Query(max_length=MOST_IDS, description="Only these runs; repeatable.")
     ] = None,
     job: OfJob = None,
+    q: Annotated[
+        str,
+        Query(max_length=200, description="Text in the name of the job, or a pattern such as `etl-*`."),
+    ] = "",
+    label: Annotated[
+        list[str] | None,
+        Query(max_length=20, description="Label of the job, `key` or `key=value`; repeatable, all must match."),
+    ] = None,
+    kind: Annotated[list[Kind] | None, Query(description="Only runs of this kind; repeatable.")] = None,
     state: Annotated[list[RunState] | None, Query(description="Only runs in this state; repeatable.")] = None,
     node: Annotated[
         str | None, Query(max_length=300, description="On a node of this name, or on this start of one.")
@@ -283,11 +324,14 @@ async def list_runs(
     since: Since = None,
     until: Until = None,
     dead: Annotated[bool, Query(description="Only dead letters that are neither replayed nor acknowledged.")] = False,
+    order: Annotated[RunOrder, Query(description="By due time: latest or earliest first.")] = RunOrder.NEWEST,
     cursor: Cursor = None,
     limit: Limit = 50,
     brief: Brief = False,
 ) -> RunPage | RunSummaryPage:
-    """Runs, latest fire first."""
+    """Runs, latest fire first. A search by name, label or kind reads a bounded number of runs per request, and may
+    return fewer runs than requested, or none, with a cursor to continue.
+    """
     query = RunQuery(
         ids=id,
         job=job,
@@ -300,8 +344,10 @@ async def list_runs(
         until=until,
         dead=dead,
         before=time_key(cursor),
+        oldest_first=order is RunOrder.OLDEST,
     )
-    return await run_page(service, query, limit, brief=brief)
+    wanted = RunFilter(query=query, name=q, labels=labels_of(label or ()), kinds=kind or ())
+    return await run_page(service, wanted, limit, brief=brief)
 
 
 @router.get("/runs/dead-letters")
@@ -347,16 +393,19 @@ async def cancel_runs(
     service: Uses, by: Operator, asked: Annotated[BulkCancelInput, body(BulkCancelInput)]
 ) -> CancelledPage:
     """Cancel open runs, newest first. Runs that have not started end at once; workers stop the others."""
-    query = asked.query()
-    ended = sorted(set(query.states) - OPEN)
+    ended = sorted(set(asked.filter.state) - OPEN)
     if ended:
         raise InvalidInput(
             Problem("filter.state", f"{ended[0]} runs have ended", "use dispatched, running or retrying")
         )
-    found, after = await _page(service, replace(query, states=query.states or sorted(OPEN)), asked.limit)
+    wanted = asked.wanted(RunQuery(states=asked.filter.state or sorted(OPEN)))
+    found, after = await _page(service, wanted, asked.limit)
+    if asked.dry_run:
+        return {"items": [], "count": len(found), "next_cursor": after}
     runs = await service.runs.cancel_all([run.id for run in found], asked.reason, by=by.name)
     states = {run.id: run.state for run in runs}
-    return {"items": [{"id": run.id, "state": states.get(run.id, run.state)} for run in found], "next_cursor": after}
+    items: list[CancelledSchema] = [{"id": run.id, "state": states.get(run.id, run.state)} for run in found]
+    return {"items": items, "count": len(found), "next_cursor": after}
 
 
 @router.post("/runs/retry")
@@ -367,7 +416,7 @@ async def retry_runs(
     found, after = await _chosen_dead(service, asked)
     items: list[ReplaySchema] = []
     skipped: list[SkippedSchema] = []
-    for run in found:
+    for run in () if asked.dry_run else found:
         try:
             await _check_replay(service, by, run, asked.args)
             replay = await service.runs.replay(
@@ -376,7 +425,7 @@ async def retry_runs(
             items.append({"id": replay, "replay_of": run.id})
         except (Conflict, NotFound, InvalidInput, NotAllowed) as error:
             skipped.append({"id": run.id, "why": str(error)})
-    return {"items": items, "skipped": skipped, "next_cursor": after}
+    return {"items": items, "skipped": skipped, "count": len(found), "next_cursor": after}
 
 
 @router.post("/runs/ack")
@@ -385,8 +434,11 @@ async def acknowledge_runs(
 ) -> AcknowledgedPage:
     """Acknowledge dead letters, newest first: they need no further action."""
     found, after = await _chosen_dead(service, asked)
+    if asked.dry_run:
+        return {"items": [], "count": len(found), "next_cursor": after}
     done = await service.runs.acknowledge([run.id for run in found], by=by.name, note=asked.note)
-    return {"items": [{"id": run.id} for run in found if run.id in done], "next_cursor": after}
+    items: list[AcknowledgedSchema] = [{"id": run.id} for run in found if run.id in done]
+    return {"items": items, "count": len(found), "next_cursor": after}
 
 
 @router.get("/runs/{id}", responses=may(404))
@@ -460,26 +512,33 @@ async def acknowledge_run(
     return run_schema(run)
 
 
-async def run_page(service: UseCases, query: RunQuery, limit: int, *, brief: bool = False) -> RunPage | RunSummaryPage:
-    found, after = await _page(service, query, limit)
+async def run_page(
+    service: UseCases, wanted: RunFilter, limit: int, *, brief: bool = False
+) -> RunPage | RunSummaryPage:
+    found, place = await service.run_search.find(wanted, limit)
+    after = _cursor(place)
+    searched_to = iso(place[0]) if place is not None and len(found) < limit else None
     if brief:
-        return {"items": [run_summary_schema(run) for run in found], "next_cursor": after}
-    return {"items": [run_schema(run) for run in found], "next_cursor": after}
+        summaries = [run_summary_schema(run) for run in found]
+        return {"items": summaries, "next_cursor": after, "searched_to": searched_to}
+    return {"items": [run_schema(run) for run in found], "next_cursor": after, "searched_to": searched_to}
 
 
-async def _page(service: UseCases, query: RunQuery, limit: int) -> tuple[list[Run], str | None]:
-    found = await service.backends.runs.find(replace(query, limit=limit + 1))
-    shown = found[:limit]
-    return shown, cursor_of(shown[-1].fire_at, shown[-1].id) if len(found) > limit else None
+async def _page(service: UseCases, wanted: RunFilter, limit: int) -> tuple[list[Run], str | None]:
+    found, place = await service.run_search.find(wanted, limit)
+    return found, _cursor(place)
+
+
+def _cursor(place: tuple[datetime, str] | None) -> str | None:
+    return None if place is None else cursor_of(*place)
 
 
 async def _chosen_dead(service: UseCases, asked: BulkInput) -> tuple[list[Run], str | None]:
-    query = asked.query()
-    others = sorted(set(query.states) - DEAD)
+    others = sorted(set(asked.filter.state) - DEAD)
     if others:
         what = f"{others[0]} runs are not dead letters"
         raise InvalidInput(Problem("filter.state", what, "use failed or lost"))
-    return await _page(service, replace(query, dead=True), asked.limit)
+    return await _page(service, asked.wanted(RunQuery(states=asked.filter.state, dead=True)), asked.limit)
 
 
 async def _check_replay(service: UseCases, by: Principal, run: Run, args: dict[str, object] | None) -> None:

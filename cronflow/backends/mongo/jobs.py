@@ -15,6 +15,8 @@ from cronflow.domain.placement import OLDEST_EVERY
 from cronflow.domain.version import Version
 from cronflow.ports import CursorMove, Deferral, Move
 
+HIGHEST = chr(0x10FFFF)
+
 
 class MongoJobStore:
     def __init__(self, database: MongoDatabase) -> None:
@@ -32,6 +34,13 @@ class MongoJobStore:
         async with self._database.translated():
             found = await self._jobs.find(query, batch_size=limit + 1).sort("_id", 1).limit(limit).to_list(None)
         return await records(self._database, found)
+
+    async def names(self, *, prefix: str = "", after: str = "", limit: int = 500, deleted: bool = False) -> list[str]:
+        bounds = {"$gt": after} | ({"$gte": prefix, "$lt": prefix + HIGHEST} if prefix else {})
+        query: dict[str, Any] = {"_id": bounds} | ({} if deleted else {"deleted_at": None})
+        async with self._database.translated():
+            cursor = self._jobs.find(query, {"_id": 1}, batch_size=limit + 1).sort("_id", 1).limit(limit)
+            return [row["_id"] for row in await cursor.to_list(None)]
 
     async def pauses(self, limit: int) -> list[JobRecord]:
         query = {"pause.until": {"$type": "date"}}

@@ -158,7 +158,9 @@ class MongoRunStore:
     async def find(self, query: RunQuery) -> list[Run]:
         async with self._database.translated():
             pages = [await cursor.to_list(None) for cursor in await self.cursors(query)]
-        found = pages[0] if len(pages) == 1 else sorted(itertools.chain(*pages), key=_place, reverse=True)
+        found = pages[0]
+        if len(pages) > 1:
+            found = sorted(itertools.chain(*pages), key=_place, reverse=not query.oldest_first)
         return [codec.run(document) for document in found[: query.limit]]
 
     async def count(self, query: RunQuery, most: int) -> int:
@@ -206,13 +208,16 @@ class MongoRunStore:
     async def cursors(self, query: RunQuery) -> list[Any]:
         """One cursor, or two to merge, because open and ended runs are in different partial indexes."""
         match = await self._matching(query)
+        order = 1 if query.oldest_first else -1
         cursors = []
         for states in _by_index(query.states):
-            cursor = self._runs.find({**match, **states}).sort([("fire_at", -1), ("_id", -1)]).limit(query.limit)
+            cursor = self._runs.find({**match, **states}).sort([("fire_at", order), ("_id", order)]).limit(query.limit)
             # Stop the query planner from choosing worse: these partial indexes are small.
             hint = "dead" if query.dead else "open" if "open" in states else None
             if query.ids is not None:
                 hint = "_id_"
+            elif match.keys() <= {"job", "fire_at", "$or"} and query.jobs is not None and not states:
+                hint = "history"
             cursors.append(cursor if hint is None else cursor.hint(hint))
         return cursors
 
@@ -222,6 +227,8 @@ class MongoRunStore:
             match["_id"] = {"$in": list(query.ids)}
         if query.job is not None:
             match["job"] = query.job
+        elif query.jobs is not None:
+            match["job"] = {"$in": list(query.jobs)}
         match |= _of_kinds(query.kinds)
         if query.backfill is not None:
             match["backfill"] = query.backfill
@@ -230,7 +237,7 @@ class MongoRunStore:
         if query.parent is not None:
             match["parent"] = query.parent
         if query.dead:
-            match |= unresolved(query.job)
+            match |= unresolved(match.get("job"))
         if query.node is not None:
             match["node"] = {"$in": await self._starts(query.node)}
         due: dict[str, Any] = match.pop("fire_at", {})
@@ -240,9 +247,10 @@ class MongoRunStore:
             due["$lt"] = query.until
         if query.before is not None:
             fire_at, run_id = query.before
+            beyond, bound = ("$gt", "$gte") if query.oldest_first else ("$lt", "$lte")
             # The index is entered at this bound; `$or` excludes only rows of the same instant.
-            due["$lte"] = fire_at
-            match["$or"] = [{"fire_at": {"$lt": fire_at}}, {"_id": {"$lt": run_id}}]
+            due[bound] = max(fire_at, due.get(bound, fire_at))
+            match["$or"] = [{"fire_at": {beyond: fire_at}}, {"_id": {beyond: run_id}}]
         return {**match, "fire_at": due} if due else match
 
     async def _starts(self, node: str) -> list[str]:
@@ -335,9 +343,9 @@ class MongoDeadLetters:
             return [document["_id"] for document in await cursor.to_list(None)]
 
 
-def unresolved(job: str | None) -> dict[str, Any]:
-    """Unresolved dead letters, of this job. MongoDB compares the job with the keys of the index `dead` only if the
-    field before it has a bound too, and otherwise with the document of every dead letter.
+def unresolved(job: str | dict[str, Any] | None) -> dict[str, Any]:
+    """Unresolved dead letters, of the jobs that this condition selects. MongoDB compares the job with the keys of the
+    index `dead` only if the field before it has a bound too, and otherwise with the document of every dead letter.
     """
     return {"dead": True} if job is None else {"dead": True, "job": job, "fire_at": {"$gte": EARLIEST}}
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
@@ -37,7 +36,7 @@ from cronflow.cli.terminal.output import (
 from cronflow.cli.views.lines import LinePrinter, follow_run
 from cronflow.cli.views.runs import is_open, report_page, run_page, run_table, without_late
 from cronflow.domain.errors import Conflict, InvalidInput, NotFound, Problem
-from cronflow.domain.run import DEAD, OPEN, RunState, Settled
+from cronflow.domain.run import DEAD, OPEN, Kind, RunState, Settled
 
 if TYPE_CHECKING:
     from cronflow.cli.connect import Cluster
@@ -69,6 +68,26 @@ Since = Annotated[
     str | None,
     typer.Option("--since", metavar="1h|INSTANT", help="Only runs due within this time or since this instant."),
 ]
+Until = Annotated[
+    str | None,
+    typer.Option("--until", metavar="1h|INSTANT", help="Only runs due before this time ago or this instant."),
+]
+Search = Annotated[
+    str,
+    typer.Option(
+        "--search",
+        metavar="TEXT",
+        help="Only runs of jobs whose name contains this, or matches a pattern like 'etl-*'.",
+    ),
+]
+OfLabel = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--label", metavar="KEY[=VALUE]", help="Only runs of jobs with this label; repeatable, all must match."
+    ),
+]
+OfKind = Annotated[list[Kind] | None, typer.Option("--kind", metavar="KIND", help=f"{', '.join(Kind)}; repeatable.")]
+OnNode = Annotated[str | None, typer.Option("--node", metavar="NAME", help="Only runs on this node.")]
 DeadState = Annotated[
     list[RunState] | None, typer.Option("--state", metavar="STATE", help="Only failed or only lost runs.")
 ]
@@ -82,7 +101,13 @@ def list_runs(
     state: Annotated[
         list[RunState] | None, typer.Option(metavar="STATE", help=f"{', '.join(RunState)}; repeatable.")
     ] = None,
+    search: Search = "",
+    label: OfLabel = None,
+    kind: OfKind = None,
+    node: OnNode = None,
     since: Since = None,
+    until: Until = None,
+    oldest_first: Annotated[bool, typer.Option("--oldest-first", help="List the oldest runs first.")] = False,
     backfill: Annotated[
         str | None, typer.Option(metavar="ID", help="Only runs of this backfill, from `cronflow backfills list`.")
     ] = None,
@@ -101,45 +126,69 @@ def list_runs(
     output: Output = Format.TABLE,
 ) -> None:
     """List runs, newest first."""
-    begin = None if since is None else times.instant_or_ago(since, "--since")
+    conditions = _conditions(search, label, kind, node, since, until)
 
     async def read(cluster: Cluster) -> list[RunSchema]:
         of = None if chain is None else await _chain_of(cluster, chain)
         return await _matching(
-            cluster, job, state or (), begin, backfill=backfill, parent=parent, chain=of, dead=dead, limit=limit + 1
+            cluster,
+            job,
+            state or (),
+            conditions,
+            backfill=backfill,
+            parent=parent,
+            chain=of,
+            dead=dead,
+            oldest_first=oldest_first,
+            limit=limit + 1,
         )
 
     found = call(read)
     shown = found[:limit]
 
-    filtered = job or state or since or backfill or parent or chain
+    filtered = job or state or conditions or backfill or parent or chain
     if dead:
         empty = NO_DEAD_LETTERS if filtered else ALL_RESOLVED
     elif filtered:
-        empty = "No runs match. Leave out --job, --state, --since, --backfill, --parent or --chain to see more."
+        empty = "No runs match these filters. Leave out some of them to see more."
     else:
         empty = "No runs yet. See what is due next: cronflow jobs list; run a job: cronflow jobs run NAME"
     show(output, shown, [run["id"] for run in shown], lambda: run_table(shown, times.now(), empty=empty))
     if len(found) > limit:
-        note(f"older runs are not shown; --limit {limit * 5} shows more")
+        note(f"{'newer' if oldest_first else 'older'} runs are not shown; --limit {limit * 5} shows more")
+
+
+def _conditions(
+    search: str,
+    labels: Sequence[str] | None,
+    kinds: Sequence[Kind] | None,
+    node: str | None,
+    since: str | None,
+    until: str | None,
+) -> dict[str, object]:
+    """The options as arguments of `AsyncClient.runs.list`, without those that are not given. Raises InvalidInput."""
+    given: dict[str, object] = {
+        "q": search,
+        "label": labels,
+        "kind": kinds,
+        "node": node,
+        "since": None if since is None else times.instant_or_ago(since, "--since"),
+        "until": None if until is None else times.instant_or_ago(until, "--until"),
+    }
+    return {name: value for name, value in given.items() if value}
 
 
 async def _matching(
     cluster: Cluster,
     job: str | None,
     states: Collection[RunState],
-    since: datetime | None,
+    conditions: Mapping[str, object],
     *,
-    backfill: str | None = None,
-    parent: str | None = None,
-    chain: str | None = None,
-    dead: bool = False,
     limit: int | None = None,
+    **others: object,
 ) -> list[RunSchema]:
     """The latest runs that match. Raises NotFound for a job that does not exist and has no runs."""
-    found = await runs_of(
-        cluster, job, limit, states=states, since=since, backfill=backfill, parent=parent, chain=chain, dead=dead
-    )
+    found = await runs_of(cluster, job, limit, states=states, **conditions, **others)
     if not found and job is not None and not await runs_of(cluster, job, 1):
         await cluster.jobs.get(job)
     return found
@@ -249,7 +298,12 @@ def retry(
     arg: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Replace all original arguments.")] = None,
     job: OfJob = None,
     state: DeadState = None,
+    search: Search = "",
+    label: OfLabel = None,
+    kind: OfKind = None,
+    node: OnNode = None,
     since: Since = None,
+    until: Until = None,
     followers: Annotated[
         bool, typer.Option("--followers", help="Also run the jobs that follow them again, in the same chains.")
     ] = False,
@@ -259,18 +313,19 @@ def retry(
 ) -> None:
     """Replay ended runs: create new runs for the same instants with the current job definitions.
 
-    Without run ids, it replays the dead letters that match --job, --state and --since.
+    Without run ids, it replays the dead letters that match the filters.
     """
     from cronflow.cli.commands.jobs import check_takes_args, parse_args
 
-    begin = _selection(run_ids, job, state, since)
+    conditions = _conditions(search, label, kind, node, since, until)
+    _check_selection(run_ids, job, state, conditions)
     args = parse_args(arg) if arg else None
 
     async def act(cluster: Cluster) -> list[ReplaySchema]:
         if run_ids:
             found: Sequence[RunSchema] = [await cluster.runs.get(run) for run in dict.fromkeys(run_ids)]
         else:
-            found = await _matching(cluster, job, state or (), begin, dead=True)
+            found = await _matching(cluster, job, state or (), conditions, dead=True)
         if args is not None:
             for name in sorted({run["job"] for run in found}):
                 check_takes_args(await cluster.jobs.get(name))
@@ -317,22 +372,28 @@ def ack(
     text: Note = "",
     job: OfJob = None,
     state: DeadState = None,
+    search: Search = "",
+    label: OfLabel = None,
+    kind: OfKind = None,
+    node: OnNode = None,
     since: Since = None,
+    until: Until = None,
     yes: Yes = False,
     output: Output = Format.TABLE,
 ) -> None:
     """Acknowledge dead letters: mark failures that need no further action.
 
-    Without run ids, it acknowledges the dead letters that match --job, --state and --since.
+    Without run ids, it acknowledges the dead letters that match the filters.
     """
-    begin = _selection(run_ids, job, state, since)
+    conditions = _conditions(search, label, kind, node, since, until)
+    _check_selection(run_ids, job, state, conditions)
 
     async def act(cluster: Cluster) -> list[str]:
         found: Sequence[RunSchema]
         if run_ids:
             found = [run for run in [await cluster.runs.get(run) for run in dict.fromkeys(run_ids)] if _unresolved(run)]
         else:
-            found = await _matching(cluster, job, state or (), begin, dead=True)
+            found = await _matching(cluster, job, state or (), conditions, dead=True)
             if found:
                 confirm(len(found), "acknowledge", yes=yes)
         done = await _each(found, "acknowledging", lambda run: _acknowledge(cluster, run, text))
@@ -369,23 +430,24 @@ def _unresolved(run: RunDetailSchema) -> bool:
     return found is None
 
 
-def _selection(
-    ids: Sequence[str] | None, job: str | None, states: Collection[RunState] | None, since: str | None
-) -> datetime | None:
-    """Returns the instant of `--since`. Raises InvalidInput unless there are either ids or a filter of dead letters."""
-    if bool(ids) == (job is not None or bool(states) or since is not None):
+def _check_selection(
+    ids: Sequence[str] | None,
+    job: str | None,
+    states: Collection[RunState] | None,
+    conditions: Mapping[str, object],
+) -> None:
+    """Raises InvalidInput unless there are either ids or a filter of dead letters."""
+    if bool(ids) == (job is not None or bool(states) or bool(conditions)):
         raise _no_selection(both=bool(ids))
-    begin = None if since is None else times.instant_or_ago(since, "--since")
     for state in states or ():
         if state not in DEAD:
             what = f"{state} runs are not dead letters"
             raise InvalidInput(Problem("--state", what, "use failed or lost, or give run ids"))
-    return begin
 
 
 def _no_selection(*, both: bool) -> InvalidInput:
-    what = "run ids cannot be combined with --job, --state or --since" if both else "no runs selected"
-    return InvalidInput(Problem("", what, "give run ids, or select runs with --job, --state or --since"))
+    what = "run ids cannot be combined with filters" if both else "no runs selected"
+    return InvalidInput(Problem("", what, "give run ids, or select runs with filters such as --job or --since"))
 
 
 async def _each(
@@ -414,9 +476,12 @@ def cancel(
         list[RunState] | None,
         typer.Option(metavar="STATE", help="Only runs in this state: dispatched, running or retrying."),
     ] = None,
-    since: Annotated[
-        str | None, typer.Option(metavar="1h|INSTANT", help="Only runs due within this time or since this instant.")
-    ] = None,
+    search: Search = "",
+    label: OfLabel = None,
+    kind: OfKind = None,
+    node: OnNode = None,
+    since: Since = None,
+    until: Until = None,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="A reason to store with the run.")] = "",
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until the runs have ended; exit code 1 if one was not cancelled.")
@@ -425,7 +490,8 @@ def cancel(
     output: Output = Format.TABLE,
 ) -> None:
     """Cancel a run, or all open runs that match. Processes that do not stop within ten seconds are killed."""
-    begin = _open_selection(run_id, job, state or (), since)
+    conditions = _conditions(search, label, kind, node, since, until)
+    _check_open_selection(run_id, job, state or (), conditions)
 
     async def act(cluster: Cluster) -> Sequence[RunSchema]:
         if run_id is not None:
@@ -433,7 +499,7 @@ def cancel(
         else:
             if job is not None:
                 await cluster.jobs.get(job)
-            chosen = await runs_of(cluster, job, None, states=state or sorted(OPEN), since=begin)
+            chosen = await runs_of(cluster, job, None, states=state or sorted(OPEN), **conditions)
             if not chosen:
                 return []
             _confirm_cancel(len(chosen), yes=yes)
@@ -456,16 +522,15 @@ def cancel(
         raise typer.Exit(FAILED)
 
 
-def _open_selection(
-    run_id: str | None, job: str | None, states: Collection[RunState], since: str | None
-) -> datetime | None:
-    """`_selection` for one run or all open runs that match."""
-    if bool(job or states or since) == (run_id is not None):
+def _check_open_selection(
+    run_id: str | None, job: str | None, states: Collection[RunState], conditions: Mapping[str, object]
+) -> None:
+    """`_check_selection` for one run or all open runs that match."""
+    if bool(job or states or conditions) == (run_id is not None):
         raise _no_selection(both=run_id is not None)
     ended = sorted(set(states) - OPEN)
     if ended:
         raise InvalidInput(Problem("--state", f"{ended[0]} runs have ended", "use dispatched, running or retrying"))
-    return None if since is None else times.instant_or_ago(since, "--since")
 
 
 async def _cancel(cluster: Cluster, run: RunSchema, reason: str) -> RunSchema:

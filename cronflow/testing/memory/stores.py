@@ -51,6 +51,15 @@ class MemoryJobStore(DocumentPort, port="jobs"):
             attrgetter("name"), lambda record: record.deleted_at is None, after=after, limit=limit
         )
 
+    async def names(self, *, prefix: str = "", after: str = "", limit: int = 500, deleted: bool = False) -> list[str]:
+        found = self.documents.jobs.page(
+            attrgetter("name"),
+            lambda record: (deleted or record.deleted_at is None) and record.name.startswith(prefix),
+            after=after,
+            limit=limit,
+        )
+        return [record.name for record in found]
+
     async def pauses(self, limit: int) -> list[JobRecord]:
         return self.documents.jobs.page(
             lambda record: (record.pause and record.pause.until, record.name),
@@ -306,6 +315,7 @@ class MemoryRunStore(DocumentPort, port="runs"):
             lambda run: (
                 (query.ids is None or run.id in query.ids)
                 and query.job in (None, run.job)
+                and (query.jobs is None or run.job in query.jobs)
                 and (not query.states or run.state in query.states)
                 and (not query.kinds or run.kind in query.kinds)
                 and (not query.dead or run.is_dead)
@@ -318,7 +328,7 @@ class MemoryRunStore(DocumentPort, port="runs"):
             ),
             after=query.before,
             limit=query.limit,
-            newest=True,
+            newest=not query.oldest_first,
         )
 
     async def outlines(
