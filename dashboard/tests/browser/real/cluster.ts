@@ -46,11 +46,12 @@ export class Cluster {
     return this.url.replace('127.0.0.1', 'cronflow.test');
   }
 
-  static async up(): Promise<Cluster> {
+  /** Starts a cluster with the jobs of the tests, or with others as the text of a job file. */
+  static async up(text = readFileSync(new URL('jobs.yaml', import.meta.url), 'utf8')): Promise<Cluster> {
     const folder = mkdtempSync(join(tmpdir(), 'cronflow-page-'));
     const port = await freePort();
     const jobs = join(folder, 'jobs.yaml');
-    writeFileSync(jobs, readFileSync(new URL('jobs.yaml', import.meta.url), 'utf8').replaceAll('FOLDER', folder));
+    writeFileSync(jobs, text.replaceAll('FOLDER', folder));
     copyFileSync(new URL('invoices.py', import.meta.url), join(folder, 'invoices.py'));
     const inherited = Object.entries(process.env).filter(([name]) => !name.startsWith('CRONFLOW_'));
     const log = openSync(join(folder, 'dev.log'), 'w');

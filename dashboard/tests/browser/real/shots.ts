@@ -1,29 +1,67 @@
-// Screenshots of every view at three widths in both themes, after failures, retries and a failover. ONLY=jobs,runs limits
-// them to some views; SHOTS is the output folder.
+// Screenshots of every view, tab and dialog at three widths in both themes, on a cluster that runs the jobs of a company, after
+// failures and a failover. SHOTS is the output folder; ONLY=jobs,runs limits them to some pictures, WIDTHS=390,1024 and
+// THEMES=dark to some widths and themes; WARM_UP_MS is how long the cluster runs before.
 import { test, type Page } from '@playwright/test';
+import { NAV } from '../../../src/lib/views';
 import { ADMIN, Cluster, waitFor } from './cluster';
+import { foundCompany, FIRST_JOBS } from './company';
+
+interface Picture {
+  name: string;
+  path: string;
+  /** Opens a dialog or selects something. */
+  then?: (page: Page) => Promise<unknown>;
+}
 
 const OUT = process.env.SHOTS ?? '';
-const ONLY = process.env.ONLY?.split(',');
-const SIZES = [[1440, 900], [1024, 768], [360, 740]] as const;
-/** How long the cluster runs before the screenshots are taken. */
-const WARM_UP_MS = Number(process.env.WARM_UP_MS ?? 45_000);
+const listed = (name: string) => process.env[name]?.split(',');
+const ONLY = listed('ONLY');
+const HEIGHTS: Record<number, number> = { 390: 844, 1024: 768, 1600: 1000 };
+const WIDTHS = (listed('WIDTHS') ?? Object.keys(HEIGHTS)).map(Number);
+const THEMES = listed('THEMES') ?? ['dark', 'light'];
+const WARM_UP_MS = Number(process.env.WARM_UP_MS ?? 90_000);
+
+const press = (name: string) => (page: Page) => page.getByRole('main').getByRole('button', { name, exact: true }).first().click();
+
+async function pictures(cluster: Cluster): Promise<Picture[]> {
+  const run = async (query: string) => `/runs/${encodeURIComponent((await cluster.runs(query)).items[0]?.id ?? '')}`;
+  const [failed, retried, waiting, chain] = await Promise.all([
+    run('job=courier-tracking&state=failed'), run('job=exchange-rates&state=succeeded'), run('job=fraud-scores'), run('job=check-orders&state=succeeded'),
+  ]);
+  const tabs = (name: string, path: string, keys: string[]) => keys.map((key) => ({ name: `${name}-${key}`, path: `${path}?tab=${key}` }));
+  return [
+    ...NAV.map((view) => ({ name: view.name, path: view.href ?? '/' })),
+    { name: 'overview-1h', path: '/?span=1h' },
+    { name: 'jobs-search', path: '/jobs?q=backup' },
+    { name: 'job', path: '/jobs/exchange-rates' },
+    { name: 'job-paused', path: '/jobs/legacy-ftp' },
+    { name: 'job-waiting', path: '/jobs/fraud-scores' },
+    ...tabs('job', '/jobs/backup-shop', ['next', 'weeks', 'backfills', 'why', 'versions', 'definition']),
+    { name: 'run-failed', path: failed },
+    { name: 'run-waiting', path: waiting },
+    { name: 'run-chain', path: chain },
+    ...tabs('run', retried, ['history', 'attempts', 'why', 'result']),
+    { name: 'dead-open', path: '/dead-letters', then: (page) => page.locator('.why').first().click() },
+    { name: 'load-job', path: '/load?job=backup-shop' },
+    { name: 'load-hour', path: '/load', then: (page) => page.locator('main table button').nth(60).click() },
+    { name: 'cron-filled', path: '/cron?cron=0+2+*+*+*&tz=Europe/Berlin' },
+    { name: 'wall', path: '/?tv=1' },
+    { name: 'not-found', path: '/nowhere' },
+    { name: 'dialog-backfill', path: '/jobs/backup-erp?tab=backfills', then: press('Backfill') },
+    { name: 'dialog-pause', path: '/jobs/backup-erp', then: press('Pause') },
+    { name: 'dialog-palette', path: '/', then: (page) => page.keyboard.press('Control+k') },
+    { name: 'dialog-help', path: '/', then: (page) => page.keyboard.press('?') },
+    { name: 'menu', path: '/', then: (page) => page.getByRole('button', { name: /^Account/ }).click() },
+  ];
+}
 
 test('screenshots', async ({ browser }) => {
-  const cluster = await Cluster.up();
+  const cluster = await Cluster.up(FIRST_JOBS);
   try {
-    for (let i = 0; i < 4; i++) await cluster.run('delivery');
-    await waitFor('four dead letters', async () => (await cluster.runs('dead=true')).items.length === 4);
+    await foundCompany(cluster);
+    await waitFor('dead letters', async () => (await cluster.runs('dead=true')).items.length >= 4, 60_000);
     await new Promise((resolve) => setTimeout(resolve, WARM_UP_MS));
-    const dead = (await cluster.runs('dead=true')).items[0]?.id ?? '';
-    const retried = (await cluster.runs('job=flaky-import&state=succeeded')).items[0]?.id ?? '';
-    const views: [string, string][] = [
-      ['overview', '/'], ['overview-1h', '/?span=1h'], ['jobs', '/jobs'], ['job', '/jobs/flaky-import'],
-      ['job-next', '/jobs/nightly-backup?tab=next'], ['job-weeks', '/jobs/flaky-import?tab=weeks'], ['load', '/load?job=nightly-backup'], ['job-versions', '/jobs/tick?tab=versions'], ['runs', '/runs'],
-      ['run-failed', `/runs/${encodeURIComponent(dead)}`], ['run-retried', `/runs/${encodeURIComponent(retried)}`],
-      ['run-why', `/runs/${encodeURIComponent(retried)}?tab=why`], ['timeline', '/timeline'], ['logs', '/logs'],
-      ['dead', '/dead-letters'], ['nodes', '/nodes'], ['cron', '/cron?cron=0+2+*+*+*&tz=Europe/Berlin'], ['chaos', '/chaos'], ['wall', '/?tv=1'],
-    ];
+    const all = (await pictures(cluster)).filter((one) => ONLY === undefined || ONLY.includes(one.name));
     const context = await browser.newContext();
     const page = await context.newPage();
     await page.goto(cluster.url);
@@ -32,28 +70,15 @@ test('screenshots', async ({ browser }) => {
     await page.getByLabel('Password').fill(ADMIN.password);
     await page.getByRole('button', { name: 'Log in' }).click();
     await settled(page);
-    await cluster.killLeader();
-    await page.getByText('Failover took').waitFor();
-    await page.waitForTimeout(1500);
-    await page.screenshot({ path: `${OUT}/failover.png` });
-    for (const [width, height] of SIZES) {
-      await page.setViewportSize({ width, height });
-      for (const theme of ['dark', 'light'] as const) {
+    if (ONLY === undefined) {
+      await cluster.killLeader();
+      await page.getByText('Failover took').waitFor();
+      await page.screenshot({ path: `${OUT}/failover.png` });
+    }
+    for (const width of WIDTHS) {
+      for (const theme of THEMES) {
         await page.evaluate((name) => localStorage.setItem('cronflow.theme', name), theme);
-        for (const [name, path] of views) {
-          if (ONLY !== undefined && !ONLY.includes(name)) continue;
-          await page.goto(cluster.url + path);
-          await settled(page);
-          if (name === 'dead') await page.locator('.why').first().click();
-          await page.waitForTimeout(1500);
-          await page.screenshot({ path: `${OUT}/${name}-${width}-${theme}.png` });
-          if (name !== 'overview') continue;
-          const tall = await page.evaluate(() => (document.querySelector('main')?.scrollHeight ?? 0) + 120);
-          await page.setViewportSize({ width, height: tall });
-          await page.waitForTimeout(800);
-          await page.screenshot({ path: `${OUT}/${name}-whole-${width}-${theme}.png` });
-          await page.setViewportSize({ width, height });
-        }
+        for (const { name, path, then } of all) await picture(page, `${name}-${width}-${theme}`, cluster.url + path, width, then);
       }
     }
   } finally {
@@ -61,7 +86,27 @@ test('screenshots', async ({ browser }) => {
   }
 });
 
+/** One picture of the window and, if the view is longer, one of all of it. A picture that fails is reported and left out. */
+async function picture(page: Page, name: string, url: string, width: number, then: Picture['then']) {
+  const height = HEIGHTS[width] ?? 900;
+  try {
+    await page.setViewportSize({ width, height });
+    await page.goto(url);
+    await settled(page);
+    await then?.(page);
+    await page.waitForTimeout(900); // charts are drawn and animations have ended
+    await page.screenshot({ path: `${OUT}/${name}.png` });
+    const tall = await page.evaluate(() => (document.querySelector('main')?.scrollHeight ?? 0) + 120);
+    if (then !== undefined || tall <= height + 80) return;
+    await page.setViewportSize({ width, height: Math.min(tall, 6000) });
+    await page.waitForTimeout(600);
+    await page.screenshot({ path: `${OUT}/${name}-whole.png` });
+  } catch (error) {
+    console.error(`${name}: ${String(error).split('\n')[0]}`);
+  }
+}
+
 async function settled(page: Page) {
-  await page.locator('.pill', { hasText: 'Live' }).waitFor({ timeout: 30_000 });
+  await page.locator('.pill', { hasText: 'Live' }).or(page.locator('.wall')).first().waitFor({ timeout: 30_000 });
   await page.waitForFunction(() => document.querySelector('.skeleton') === null);
 }
