@@ -1,5 +1,6 @@
-// Human-readable numbers, durations and times. The time zone is an argument where it matters; the clock is read only to
-// leave the current year out of dates.
+// Human-readable numbers, durations and times. Times are in the zone that the page shows, or in the one that is given; the
+// clock is read only to leave the current year out of dates.
+import { dayNumber, zone as chosen } from './zone.svelte';
 
 /** 1,234; 12.3k; 4.6M. */
 export function count(value: number): string {
@@ -88,7 +89,7 @@ function format(options: Intl.DateTimeFormatOptions): Intl.DateTimeFormat {
   return found;
 }
 
-function zoned(zone: string | undefined): Intl.DateTimeFormatOptions {
+function zoned(zone: string | undefined = chosen.shown): Intl.DateTimeFormatOptions {
   return zone === undefined ? {} : { timeZone: zone };
 }
 
@@ -96,7 +97,7 @@ const MINUTES_KEPT = 500;
 const minutes = new Map<string, string>();
 
 /** 10:42:07. Minutes are cached, because zones differ by whole minutes and a log has hundreds of times in each. */
-export function clock(at: string | number | null, zone?: string): string {
+export function clock(at: string | number | null, zone = chosen.shown): string {
   if (at === null) return '–';
   const ms = typeof at === 'number' ? at : Date.parse(at);
   const minute = Math.floor(ms / 60_000);
@@ -117,12 +118,12 @@ export function shortTime(at: number): string {
 
 /** Sat 21. */
 export function shortDay(at: number): string {
-  return format({ weekday: 'short', day: 'numeric' }).format(new Date(at)).replace(',', '');
+  return format({ weekday: 'short', day: 'numeric', ...zoned() }).format(new Date(at)).replace(',', '');
 }
 
 /** Sat. */
 export function weekday(at: string | number): string {
-  return format({ weekday: 'short' }).format(new Date(at));
+  return format({ weekday: 'short', ...zoned() }).format(new Date(at));
 }
 
 /** 10:42:07.318. */
@@ -144,17 +145,11 @@ export function instant(at: string | number | null, zone?: string, now = Date.no
   return `${day.replace(',', '')}, ${clock(at, zone)}`;
 }
 
-/** The current day of the last call; most calls share it. */
-let day = { from: 0, to: 0 };
-
 /** The time if it is today, otherwise with the date. */
-export function moment(at: string | null, now: number): string {
+export function moment(at: string | number | null, now: number): string {
   if (at === null) return '–';
-  const there = Date.parse(at);
-  if (day.from <= now && now < day.to && day.from <= there && there < day.to) return clock(there);
-  const [from, to] = [new Date(now), new Date(now)];
-  day = { from: from.setHours(0, 0, 0, 0), to: to.setHours(24, 0, 0, 0) };
-  return day.from <= there && there < day.to ? clock(there) : instant(at, undefined, now);
+  const there = typeof at === 'number' ? at : Date.parse(at);
+  return dayNumber(there) === dayNumber(now) ? clock(there) : instant(there, undefined, now);
 }
 
 export function bytes(value: number): string {
@@ -175,9 +170,4 @@ export function cpus(value: number): string {
 
 export function plural(n: number, one: string, many = `${one}s`): string {
   return `${count(n)} ${n === 1 ? one : many}`;
-}
-
-/** The time zone of this browser. */
-export function localZone(): string {
-  return new Intl.DateTimeFormat().resolvedOptions().timeZone;
 }

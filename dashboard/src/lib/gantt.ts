@@ -1,5 +1,6 @@
 // The layout of the timeline. Pure: runs in, rectangles out; the canvas only paints them.
 import type { RunSummary, RunState } from './types';
+import { offsetOf } from './zone.svelte';
 
 interface Piece {
   run: string;
@@ -115,10 +116,10 @@ export function layout(runs: readonly RunSummary[], nodes: readonly string[], sp
 
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21_600, 43_200, 86_400].map((s) => s * 1000);
 
-/** Round times for the axis, at least `apart` pixels apart. */
-export function ticks(from: number, to: number, width: number, apart = 90): number[] {
+/** Round times for the axis, at least `apart` pixels apart; round on clocks that are `offset` ms ahead of UTC. */
+export function ticks(from: number, to: number, width: number, apart = 90, offset = offsetOf(from)): number[] {
   const step = STEPS.find((one) => (one / (to - from)) * width >= apart) ?? 86_400_000;
   const found: number[] = [];
-  for (let at = Math.ceil(from / step) * step; at <= to; at += step) found.push(at);
+  for (let at = Math.ceil((from + offset) / step) * step - offset; at <= to; at += step) found.push(at);
   return found;
 }

@@ -5,6 +5,7 @@ import { router } from './router.svelte';
 import { store } from './store.svelte';
 import { theme } from './theme.svelte';
 import { ui } from './ui.svelte';
+import { localZone, zone } from './zone.svelte';
 
 type Handler = () => void;
 const handlers = new Map<string, Handler>();
@@ -48,6 +49,10 @@ export function listen(): () => void {
     const always: Record<string, Handler> = {
       '?': () => (ui.help = true),
       t: () => theme.toggle(),
+      u: () => {
+        router.showTimesIn(zone.next());
+        ui.toast(`Times in ${zone.choice === 'local' ? `local time, ${localZone()}` : zone.choice === 'utc' ? 'UTC' : 'the zone of the job'}`, { tone: 'info' });
+      },
       z: () => store.pauseView(!store.paused),
       '/': () => {
         const field = document.querySelector<HTMLInputElement>('main input[type=search]');
@@ -72,6 +77,7 @@ export const help = (): { title: string; keys: [string, string][] }[] => [
       ['/', 'Search this view'],
       ['z', 'Pause or resume the view'],
       ['t', 'Switch theme'],
+      ['u', 'Show times in local time, UTC or job time'],
       ['?', 'Show this help'],
     ],
   },

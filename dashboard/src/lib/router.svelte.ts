@@ -1,11 +1,17 @@
 // The URL is the state: it contains every view, filter and sort order, so a link shows the same thing to everybody.
+import { carried, rangeIn } from './timeRange';
+import { zone, type ZoneChoice } from './zone.svelte';
+
 class Router {
   path = $state(location.pathname);
   query = $state.raw(new URLSearchParams(location.search));
+  /** The range of time of the last view that has one. */
+  private range: [string, string][] = rangeIn(location.pathname, new URLSearchParams(location.search)) ?? [];
   /** Asks whether to leave a view with unsaved changes; null: nothing is unsaved. */
   guard: (() => Promise<boolean>) | null = null;
 
   constructor() {
+    if (zone.choice !== 'local') this.showTimesIn(zone.choice, { keep: false });
     addEventListener('popstate', () => {
       if (this.guard === null || location.pathname === this.path) return this.read();
       // The browser has gone back already: return, and go back again if the user agrees.
@@ -25,8 +31,14 @@ class Router {
   go(address: string, options: { replace?: boolean } = {}): void {
     if (this.guard !== null && address.split('?')[0] !== this.path) return void this.leave(() => this.go(address, options));
     if (options.replace) history.replaceState(null, '', address);
-    else history.pushState(null, '', address);
+    else history.pushState(null, '', this.carry(address));
     this.read();
+  }
+
+  /** A link to another view that keeps the range of time and the zone. */
+  carry(address: string): string {
+    const here = new URL(address, location.origin).pathname === this.path;
+    return carried(address, here ? [] : this.range, zone.choice === 'local' ? null : zone.choice);
   }
 
   /** The URL with some parameters changed; empty ones are removed. */
@@ -45,6 +57,12 @@ class Router {
     this.go(this.with(changes), { replace: true });
   }
 
+  /** Chooses a zone; a link to this view then shows the same. The cron builder has a `tz` of its own. */
+  showTimesIn(choice: ZoneChoice, { keep = true } = {}): void {
+    if (keep) zone.choose(choice);
+    if (this.path !== '/cron') this.set({ tz: choice === 'local' ? null : choice });
+  }
+
   get(name: string): string {
     return this.query.get(name) ?? '';
   }
@@ -58,6 +76,7 @@ class Router {
   private read(): void {
     if (this.path !== location.pathname) this.path = location.pathname;
     this.query = new URLSearchParams(location.search);
+    this.range = rangeIn(this.path, this.query) ?? this.range;
   }
 }
 
