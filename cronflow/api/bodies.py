@@ -106,6 +106,7 @@ From = Annotated[
     INSTANT,
     Query(description="Not older than this instant, for example 2026-11-21T02:00:00Z."),
 ]
+Before = Annotated[datetime | None, INSTANT, Query(description="Older than this instant.")]
 At = Annotated[
     datetime | None,
     INSTANT,

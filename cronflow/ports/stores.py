@@ -340,6 +340,7 @@ class LineQuery:
     job: str | None = None
     node: str | None = None
     since: datetime | None = None
+    until: datetime | None = None
     before: tuple[datetime, str] | None = None
     limit: int = 100
     look_at: int = 20_000

@@ -111,6 +111,8 @@ async def lines(scene: Scene) -> list[LogLine]:
         ({"level": "ERROR", "job": "sync"}, lambda line: line.level == "error" and line.job == "sync"),
         ({"node": "node-1"}, lambda line: line.n % 2 == 1),
         ({"since": "2026-11-21T12:00:03Z"}, lambda line: line.n >= 3),
+        ({"until": "2026-11-21T12:00:03Z"}, lambda line: line.n < 3),
+        ({"since": "2026-11-21T12:00:02Z", "until": "2026-11-21T12:00:04Z"}, lambda line: 2 <= line.n < 4),
         ({"job": "nothing"}, lambda line: False),
     ],
 )
@@ -130,7 +132,8 @@ async def test_lines_of_all_runs_are_found_page_by_page_the_newest_first(
         ("/logs", {"level": "loud"}, "level"),
         ("/logs", {"since": "2026-11-21T12:00:00"}, "since"),
         ("/logs", {"cursor": cursor_of("report")}, "cursor"),
-        ("/logs", {"until": "2026-11-21T12:00:00Z"}, "until"),
+        ("/logs", {"until": "tomorrow"}, "until"),
+        ("/logs", {"to": "2026-11-21T12:00:00Z"}, "to"),
         ("/logs", {"q": "x" * 201}, "q"),
     ],
 )

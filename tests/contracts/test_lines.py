@@ -64,6 +64,11 @@ async def test_lines_are_found_by_text_level_node_and_job_page_by_page(
         (LineQuery(node="n1", job="other"), [line for line in order if line.job == "other" and line.node == "n1"]),
         (LineQuery(job="report", text="done"), [line for line in order if line.job == "report" and line.n % 3 == 2]),
         (LineQuery(since=T0 + timedelta(seconds=8)), [line for line in order if line.n >= 16]),
+        (LineQuery(until=T0 + timedelta(seconds=8)), [line for line in order if line.n < 16]),
+        (
+            LineQuery(since=T0 + timedelta(seconds=4), until=T0 + timedelta(seconds=8), job="report"),
+            [line for line in order if 8 <= line.n < 16 and line.job == "report"],
+        ),
         (LineQuery(text="nowhere"), []),
         (LineQuery(text="\0"), []),
     ]

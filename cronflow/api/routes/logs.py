@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Query
 
 from cronflow.api.access import Viewer
-from cronflow.api.bodies import INSTANT, From, RunId, Uses
+from cronflow.api.bodies import INSTANT, Before, From, RunId, Uses
 from cronflow.api.pagination import Cursor, Limit, cursor_of, first_of, line_key, name_key, time_key
 from cronflow.api.responses import may, new_router
 from cronflow.domain.events import cursor_of as id_before
@@ -56,6 +56,7 @@ async def search_logs(
     node: Annotated[str | None, Query(max_length=300, description="Only lines written on this node.")] = None,
     job: Annotated[str | None, Query(max_length=300, description="Only lines of this job.")] = None,
     since: From = None,
+    until: Before = None,
     cursor: Cursor = None,
     limit: Limit = 200,
 ) -> FoundPage:
@@ -67,6 +68,7 @@ async def search_logs(
             node=node,
             job=job,
             since=since,
+            until=until,
             before=time_key(cursor),
             limit=limit,
         )

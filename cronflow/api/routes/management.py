@@ -9,7 +9,7 @@ from fastapi import Path, Query, Response
 from pydantic import Field
 
 from cronflow.api.access import Admin
-from cronflow.api.bodies import INSTANT, From, Input, Uses, body, reads, secret_text
+from cronflow.api.bodies import Before, From, Input, Uses, body, reads, secret_text
 from cronflow.api.pagination import Cursor, Limit, first_of, name_key
 from cronflow.api.responses import may, new_router
 from cronflow.documents.values import choice, flag, instant, optional
@@ -155,7 +155,6 @@ class AuditPage(Schema):
     """For the next page; null: this is the last page."""
 
 
-Before = Annotated[datetime | None, INSTANT, Query(description="Older than this instant.")]
 Name = Annotated[str, Path(description="Its name.")]
 
 

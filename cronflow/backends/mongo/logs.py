@@ -71,6 +71,8 @@ def _range(query: LineQuery) -> tuple[str, dict[str, Any]]:
     match: dict[str, Any] = {}
     if query.since is not None:
         match["at"] = {"$gte": query.since}
+    if query.until is not None:
+        match["at"] = {**match.get("at", {}), "$lt": query.until}
     if query.before is not None:
         at, name = query.before
         match["$or"] = [{"at": {"$lt": at}}, {"at": at, "_id": {"$lt": name}}]

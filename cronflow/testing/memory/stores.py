@@ -424,6 +424,7 @@ class MemoryLogStore(DocumentPort, port="logs"):
             _place,
             lambda line: (
                 (query.since is None or line.at >= query.since)
+                and (query.until is None or line.at < query.until)
                 and query.job in (None, line.job)
                 and (not only_grave or line.level in GRAVE)
             ),
