@@ -5,6 +5,9 @@ const RANGE = ['span', 'from', 'to'];
 const RANGED = [/^\/$/, /^\/runs$/, /^\/timeline$/, /^\/logs$/, /^\/dead-letters$/, /^\/jobs\/[^/]+$/];
 const UNITS: Record<string, number> = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
+/** The spans that are offered. */
+export const SPANS = ['15m', '1h', '6h', '24h', '7d'];
+
 export interface TimeRange {
   from: number | null;
   to: number | null;
@@ -16,9 +19,18 @@ export function spanMs(span: string): number | null {
   return match === null ? null : Number(match[1]) * (UNITS[match[2]!] ?? 0);
 }
 
+/** 15 min, hour, 24 h, 7 days; null for anything that is not a span. */
+export function spanWords(span: string): string | null {
+  if (spanMs(span) === null) return null;
+  const [n, unit] = [Number.parseInt(span, 10), span.at(-1)];
+  if (unit === 'd') return n === 1 ? 'day' : `${n} days`;
+  if (unit === 'h') return n === 1 ? 'hour' : `${n} h`;
+  return `${n} ${unit === 'm' ? 'min' : 's'}`;
+}
+
 function instantOf(text: string | null): number | null {
   if (text === null || text === '') return null;
-  const at = /^\d+$/.test(text) ? Number(text) : Date.parse(text);
+  const at = /^\d+$/.test(text) ? Number(text) : /^\d{4}-\d\d-\d\dT/.test(text) ? Date.parse(text) : NaN;
   return Number.isFinite(at) && at > 0 ? at : null;
 }
 

@@ -1,5 +1,5 @@
-// Windowing for long lists: only the visible rows and a few on either side are in the DOM. All rows have the same height,
-// so a million of them cost no more than sixty.
+// Windowing for long lists: only the visible rows and a few on either side are in the DOM, so a million of them cost no more
+// than sixty. All rows have the same height, except where lines wrap.
 
 /** Browsers limit elements to about 16 million pixels; a taller list scrolls proportionally. */
 export const MAX_HEIGHT = 8_000_000;
@@ -25,6 +25,28 @@ export function windowOf(scroll: number, view: number, row: number, rows: number
   const first = Math.max(0, Math.floor(top / row) - extra);
   const last = Math.min(rows, first + MAX_ROWS, Math.ceil((top + view) / row) + extra);
   return { first, last, offset: at - (top - first * row), height };
+}
+
+/** The same for rows of different heights: `tops` has the top of each row, and at its end the height of all rows. */
+export function windowOfTops(scroll: number, view: number, tops: readonly number[], extra = 4): Window {
+  const rows = tops.length - 1;
+  const height = tops[rows] ?? 0;
+  if (rows <= 0) return { first: 0, last: 0, offset: 0, height: 0 };
+  const top = Math.min(Math.max(0, scroll), Math.max(0, height - view));
+  const first = Math.max(0, rowAt(tops, top) - extra);
+  const last = Math.min(rows, first + MAX_ROWS, rowAt(tops, top + view) + 1 + extra);
+  return { first, last, offset: tops[first] ?? 0, height };
+}
+
+/** The row at a position. */
+function rowAt(tops: readonly number[], at: number): number {
+  let [low, high] = [0, tops.length - 2];
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if ((tops[middle] ?? 0) <= at) low = middle;
+    else high = middle - 1;
+  }
+  return low;
 }
 
 /** The scroll position that shows a row; the current one if the row is visible already. */

@@ -83,6 +83,18 @@ export function offsetWords(at: number, name: string | undefined = zone.shown): 
   return `UTC${minutes < 0 ? '-' : '+'}${hours}${rest === 0 ? '' : `:${String(rest).padStart(2, '0')}`}`;
 }
 
+/** An instant as the value of a `datetime-local` field, and back. */
+export function fieldOf(at: number): string {
+  return new Date(at + offsetOf(at)).toISOString().slice(0, 16);
+}
+
+export function fromField(value: string): number | null {
+  const there = Date.parse(`${value}Z`);
+  if (Number.isNaN(there)) return null;
+  // The offset at the instant itself: near a change of the clocks it is another than at `there`.
+  return there - offsetOf(there - offsetOf(there));
+}
+
 /** The day of an instant in a zone, as a number. */
 export function dayNumber(at: number, name?: string): number {
   return Math.floor((at + offsetOf(at, name)) / 86_400_000);
