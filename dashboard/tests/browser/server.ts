@@ -321,9 +321,9 @@ export class Stage {
 }
 
 /** The page lists runs and jobs only in brief. */
-function runSummary({ id, job, fire_at, state, attempt, max_attempts, fence, node, started_at, ended_at, lateness_ms, duration_ms, outcome, reason, error, attempts, dead }: Run): RunSummary {
+function runSummary({ id, job, fire_at, kind, state, attempt, max_attempts, fence, node, started_at, ended_at, lateness_ms, duration_ms, outcome, reason, error, attempts, dead }: Run): RunSummary {
   return {
-    id, job, fire_at, state, attempt, max_attempts, fence, node, started_at, ended_at, lateness_ms, duration_ms, outcome, reason, error, dead,
+    id, job, fire_at, kind, state, attempt, max_attempts, fence, node, started_at, ended_at, lateness_ms, duration_ms, outcome, reason, error, dead,
     attempts: attempts.map((one) => ({ n: one.n, node: one.node, started_at: one.started_at, ended_at: one.ended_at, outcome: one.outcome })),
   };
 }
