@@ -63,6 +63,14 @@ class Edited(NamedTuple):
     after: JobRecord
 
 
+Guard = Callable[[JobRecord], None]
+"""Raises if the stored job may not be changed. The change is a compare-and-set on what it was given."""
+
+
+def allow_any(_: JobRecord) -> None:
+    """Every job may be changed."""
+
+
 class Editor:
     def __init__(
         self,
@@ -93,10 +101,11 @@ class Editor:
         by: str = "",
         expected: int | Mapping[str, int] | None = None,
         followed: Collection[str] = (),
+        guard: Guard = allow_any,
     ) -> None:
         """`define` for several jobs, which have different names, in a few writes for all of them. Each job is in `done`
         as soon as it is written, also when this raises. Other jobs follow those that are `followed`. `expected` may
-        have the version of each job.
+        have the version of each job. `guard` is called with each job as it is stored before its change.
         """
         left = {job.name: job for job in jobs}
         for _ in range(TRIES):
@@ -107,6 +116,8 @@ class Editor:
             for name, job in left.items():
                 record = found.get(name)
                 _expect(name, record, expected[name] if isinstance(expected, Mapping) else expected)
+                if record is not None and record.deleted_at is None:
+                    guard(record)
                 if record is None:
                     new.append(replace(_new(job, by, now), followed=name in followed))
                 elif record.deleted_at is None and is_same(record.job, job):
@@ -202,11 +213,14 @@ class Editor:
 
         return await self._edit(name, change, "paused", by, keep_waiting=True)
 
-    async def delete(self, name: str, *, by: str = "", expected: int | None = None) -> JobRecord:
-        """Delete the job; its history and a tombstone stay."""
+    async def delete(
+        self, name: str, *, by: str = "", expected: int | None = None, guard: Guard = allow_any
+    ) -> JobRecord:
+        """Delete the job; its history and a tombstone stay. For `guard` see `define_all`."""
 
         def change(record: JobRecord, now: datetime) -> JobRecord:
             _expect(name, record, expected)
+            guard(record)
             return deleted(record, now)
 
         return await self._edit(name, change, "deleted", by)

@@ -45,7 +45,18 @@ from cronflow.domain.schedule.preview import Preview, PreviewRow, just_before, p
 from cronflow.ports import Backends, Bus, Clock, Signal
 from cronflow.usecases.audit import Auditor, Changed
 from cronflow.usecases.calendar_binding import bind_jobs, bind_schedule, bound_job
-from cronflow.usecases.edit import Edited, Editor, Result, consumed, deleted, is_same, left_behind, redefined
+from cronflow.usecases.edit import (
+    Edited,
+    Editor,
+    Guard,
+    Result,
+    allow_any,
+    consumed,
+    deleted,
+    is_same,
+    left_behind,
+    redefined,
+)
 from cronflow.usecases.job_breakers import JobBreakers
 from cronflow.usecases.job_graph import JobGraphUseCases
 from cronflow.usecases.limit_names import refuse_absent_limits
@@ -128,18 +139,20 @@ class JobUseCases:
         if prune is not None:
             _check(jobs)
             gone = await self._pruned(jobs, prune)
-        done = await self._apply(jobs, by, each, implicit_misfires)
+        guard = allow_any if prune is None else prune.guard
+        done = await self._apply(jobs, by, each, implicit_misfires, guard)
         edited = [done[job.name] for job in jobs]
         found = [Comparison(one.after, one.result, warnings=_skipped(one.after, one.result)) for one in edited]
         before = [one.before for one in edited]
         for record in gone:
-            found.append(Comparison(await self._delete_pruned(record, by), "deleted"))
+            assert prune is not None
+            found.append(Comparison(await self._delete_pruned(record, by, prune), "deleted"))
             before.append(record)
         return await self._with_warnings(await self._with_runs(before, found, days))
 
-    async def _delete_pruned(self, record: JobRecord, by: str) -> JobRecord:
+    async def _delete_pruned(self, record: JobRecord, by: str, prune: Prune) -> JobRecord:
         try:
-            return await self.delete(record.name, by=by, expected=record.ver)
+            return await self._delete(record.name, by, record.ver, prune.guard_deletion)
         except NotFound:
             return deleted(record, self._clock.now())  # somebody else has deleted it
 
@@ -150,7 +163,12 @@ class JobUseCases:
         return await pruned_by(self._backends, _places(jobs), prune, stored)
 
     async def _apply(
-        self, jobs: Sequence[Job], by: str, each: Callable[[], None], implicit_misfires: Mapping[str, str]
+        self,
+        jobs: Sequence[Job],
+        by: str,
+        each: Callable[[], None],
+        implicit_misfires: Mapping[str, str],
+        guard: Guard = allow_any,
     ) -> Mapping[str, Edited]:
         """Apply batches, a few at a time. After a failure no further one is begun, and those in flight end first, so
         that every job that was written is in the audit log.
@@ -167,7 +185,7 @@ class JobUseCases:
             while waiting:
                 batch = waiting.popleft()
                 try:
-                    await self._apply_batch(batch, by, done, followed)
+                    await self._apply_batch(batch, by, done, followed, guard=guard)
                 except BaseException:
                     waiting.clear()
                     raise
@@ -191,9 +209,10 @@ class JobUseCases:
         done: dict[str, Edited],
         followed: Collection[str],
         versions: Mapping[str, int] | None = None,
+        guard: Guard = allow_any,
     ) -> None:
         try:
-            await self._editor.define_all(batch, done, by=by, expected=versions, followed=followed)
+            await self._editor.define_all(batch, done, by=by, expected=versions, followed=followed, guard=guard)
         finally:
             edited = [done[job.name] for job in batch if job.name in done]
             await self._graph.written(_changes(edited))
@@ -374,9 +393,12 @@ class JobUseCases:
         """Raises NotFound, Conflict (unless its version is `expected`, and if other jobs follow it), and InvalidInput
         for a system job.
         """
+        return await self._delete(name, by, expected)
+
+    async def _delete(self, name: str, by: str, expected: int | None, guard: Guard = allow_any) -> JobRecord:
         before = await self._editable(name)
         await self._graph.refuse_followed(name)
-        after = await self._editor.delete(name, by=by, expected=expected)
+        after = await self._editor.delete(name, by=by, expected=expected, guard=guard)
         await self._backends.breakers.remove([name])
         await self._backends.chains.forget_joins_of(name)
         return await self._edited("delete", before, after, JobDeleted(name, by))

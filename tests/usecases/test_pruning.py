@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from cronflow.domain.chain import Upstream
-from cronflow.domain.errors import InvalidInput, Problem
-from cronflow.domain.job import Job
+from cronflow.domain.errors import Conflict, InvalidInput, Problem
+from cronflow.domain.job import DEFAULT_PRIORITY, Job, JobRecord
 from cronflow.domain.schedule.kinds import Cron
 from cronflow.ports import AuditQuery
+from cronflow.usecases.job_graph import JobGraphUseCases
 from cronflow.usecases.pruning import Prune
 from tests.contracts.builders import a_job
-from tests.usecases.test_calendars import Scene
+from tests.usecases.test_calendars import START, Scene
 
 TEAM_A = Prune("team-a")
 
@@ -112,3 +114,42 @@ async def test_the_permission_is_asked_before_anything_is_written() -> None:
         raise InvalidInput(Problem("", "not these"))
 
     assert await refusal(scene, owned("new"), prune=Prune("team-a", permit)) == "not these"
+
+
+def while_applying(scene: Scene, monkeypatch: pytest.MonkeyPatch, *others: Job) -> None:
+    """Store these jobs, at the versions of present ones, between the check of a change and its first write."""
+    prepare = JobGraphUseCases.prepare
+
+    async def take_over(self: JobGraphUseCases, places: Any) -> Any:
+        for job in others:
+            found = scene.backends.documents.jobs.get(job.name)
+            base = found or JobRecord(job=job, next_fire=None, due_at=None, created_at=START, updated_at=START)
+            scene.backends.documents.jobs[job.name] = replace(base, job=job)
+        return await prepare(self, places)
+
+    monkeypatch.setattr(JobGraphUseCases, "prepare", take_over)
+
+
+@pytest.mark.parametrize("exists", [True, False])
+async def test_a_job_that_gets_another_owner_meanwhile_is_not_changed(
+    monkeypatch: pytest.MonkeyPatch, exists: bool
+) -> None:
+    scene = Scene()
+    await scene.service.jobs.apply([owned("kept")] if exists else [owned("other", None)])
+    while_applying(scene, monkeypatch, owned("kept", "team-b"))
+    with pytest.raises(Conflict, match="kept belongs to 'team-b' by now, not 'team-a'"):
+        await scene.service.jobs.applied([owned("kept", priority=9)], prune=TEAM_A)
+    [stored] = await scene.backends.jobs.get(["kept"])
+    assert (stored.job.labels["owner"], stored.job.priority) == ("team-b", DEFAULT_PRIORITY)
+
+
+@pytest.mark.parametrize(("owner", "what"), [("team-b", "to 'team-b'"), (None, "to nobody")])
+async def test_a_job_that_gets_another_owner_meanwhile_is_not_deleted(
+    monkeypatch: pytest.MonkeyPatch, owner: str | None, what: str
+) -> None:
+    scene = Scene()
+    await scene.service.jobs.apply([owned("kept"), owned("old")])
+    while_applying(scene, monkeypatch, owned("old", owner))
+    with pytest.raises(Conflict, match=f"old belongs {what} by now"):
+        await scene.service.jobs.applied([owned("kept")], prune=TEAM_A)
+    assert await names(scene) == {"kept", "old"}
