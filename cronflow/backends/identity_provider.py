@@ -121,7 +121,12 @@ class OidcProvider:
 
     async def confirm(self, refresh_token: str, subject: str) -> Identity:
         answer = await self._token("refresh_token", {"refresh_token": refresh_token})
-        found = await self._identity(answer, nonce=None, subject=subject)
+        try:
+            found = await self._identity(answer, nonce=None, subject=subject)
+        except ProviderUnavailable as error:
+            fresh = answer.get("refresh_token")
+            error.refresh_token = fresh if isinstance(fresh, str) else None
+            raise
         if found.refresh_token is not None:
             return found
         # Without a new refresh token in the answer, the old one stays valid.

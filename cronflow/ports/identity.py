@@ -10,9 +10,12 @@ from cronflow.domain.errors import BackendUnavailable
 
 
 class ProviderUnavailable(BackendUnavailable):
-    """The provider did not answer, or with something that is not its protocol. Nobody's login ends because of it."""
+    """The provider did not answer, or with something that is not its protocol. Nobody's login ends because of it.
+    `refresh_token` is the one for the next time, if the provider had already replaced the one that it was given.
+    """
 
-    def __init__(self, address: str, reason: str) -> None:
+    def __init__(self, address: str, reason: str, refresh_token: str | None = None) -> None:
+        self.refresh_token = refresh_token
         super().__init__("the identity provider", address, reason)
 
 

@@ -3,7 +3,9 @@
 Groups decide about the role, by the table OIDC_ROLES. A session counts for CHECK_AFTER_S after the provider has
 confirmed the person; the refresh that follows asks it again, with the provider's refresh token, which is stored sealed.
 So a person who was removed there, or left the groups, loses access after ACCESS_S at the latest. Without such a token
-the session ends after UNCHECKED_LASTS. A change of the settings makes the next request of every session ask again.
+the session ends after UNCHECKED_LASTS. A provider may replace the token with each answer: if MongoDB does not take the
+new one, it waits in Redis for the next refresh. A change of the settings makes the next request of every session ask
+again.
 """
 
 from __future__ import annotations
@@ -16,13 +18,13 @@ from datetime import timedelta
 
 import structlog
 
-from cronflow.auth.tokens import ACCESS_S
+from cronflow.auth.tokens import ACCESS_S, hashed
 from cronflow.auth.vault import CannotOpen, Vault
 from cronflow.domain.access import Secret, Session, User, UserSource
-from cronflow.domain.errors import Conflict
+from cronflow.domain.errors import BackendUnavailable, Conflict
 from cronflow.domain.single_sign_on import GroupRole, Rights, SignInRefused, person_name, rights_of
 from cronflow.ports import Backends, Clock
-from cronflow.ports.identity import Identity, IdentityProvider
+from cronflow.ports.identity import Identity, IdentityProvider, ProviderUnavailable
 
 CHECK_AFTER_S = 300.0
 """A refresh asks the provider if it was asked longer ago than this."""
@@ -48,6 +50,7 @@ class OidcPeople:
     ) -> None:
         self._users = backends.users
         self._sessions = backends.sessions
+        self._tickets = backends.tickets
         self._clock = clock
         self._provider = provider
         self._table = table
@@ -109,22 +112,48 @@ class OidcPeople:
                 return session
             raise SignInRefused("no_role", "the settings of single sign-on have changed; log in again")
         try:
-            sealed = Secret(name=session.id, sealed=session.grant, updated_at=self._clock.now(), updated_by="")
+            grant = await self._kept_grant(session) or session.grant
+            sealed = Secret(name=session.id, sealed=grant, updated_at=self._clock.now(), updated_by="")
             token = self._vault.open(sealed)
         except CannotOpen:
             raise SignInRefused("refused", "JWT_SECRET has changed; log in again") from None
         prefix = f"{self._provider.issuer} "
         if not user.subject.startswith(prefix):
             raise SignInRefused("refused", "another identity provider is configured now; log in again")
-        identity = await self._provider.confirm(token, user.subject.removeprefix(prefix))
+        try:
+            identity = await self._provider.confirm(token, user.subject.removeprefix(prefix))
+        except ProviderUnavailable as error:
+            await self._keep_grant(session, error.refresh_token)
+            raise
+        now, grant = self._clock.now(), self.seal(session.id, identity.refresh_token)
         try:
             await self._write(user, self._rights(user.name, identity))
+            await self._sessions.confirm(session.id, now, self.rules, grant)
         except SignInRefused:
             await self._expel(user)
             raise
-        now, grant = self._clock.now(), self.seal(session.id, identity.refresh_token)
-        await self._sessions.confirm(session.id, now, self.rules, grant)
+        except BackendUnavailable:
+            await self._keep_grant(session, identity.refresh_token)
+            raise
         return replace(session, checked_at=now, rules=self.rules, grant=grant)
+
+    async def _keep_grant(self, session: Session, refresh_token: str | None) -> None:
+        """Keep the refresh token of the provider that could not be stored in the session. The provider accepts no
+        earlier one, and may end everything that it gave to whoever presents one.
+        """
+        if refresh_token is None:
+            return
+        left_s = (session.expires_at - self._clock.now()).total_seconds()
+        try:
+            await self._tickets.put_login(_place_of(session), self.seal(session.id, refresh_token), max(1.0, left_s))
+        except BackendUnavailable as error:
+            log.warning("refresh token of the identity provider lost", user=session.user, reason=str(error))
+
+    async def _kept_grant(self, session: Session) -> str | None:
+        try:
+            return await self._tickets.get_login(_place_of(session))
+        except BackendUnavailable:
+            return None
 
     def _age_s(self, session: Session) -> float:
         return (self._clock.now() - session.checked_at).total_seconds() if session.checked_at else ACCESS_S
@@ -158,6 +187,13 @@ class OidcPeople:
     def _subject(self, subject: str) -> str:
         # Subjects are unique only within their issuer.
         return f"{self._provider.issuer} {subject}"
+
+
+def _place_of(session: Session) -> str:
+    """Where a token is kept that replaces the stored one. Another stored one has another place, so what is kept is
+    never used twice.
+    """
+    return hashed(f"grant {session.id} {session.grant}")
 
 
 def recorded_groups(identity: Identity) -> list[str]:

@@ -17,6 +17,7 @@ from cronflow.backends.clock import SystemClock
 from cronflow.domain.access import LoginMethod, Role, Session, UserSource
 from cronflow.domain.errors import InvalidInput
 from cronflow.ports import AuditQuery
+from cronflow.ports.identity import ProviderUnavailable
 from cronflow.testing.memory import MemoryBackends, memory_backends
 from cronflow.usecases.people import CHECK_AFTER_S, UNCHECKED_LASTS
 from tests.auth.bench import PASSWORD, Replica
@@ -400,6 +401,43 @@ async def test_a_provider_that_is_away_ends_no_session_and_passwords_still_work(
     other = Replica(stores, api.clock, oidc=settings(provider, OIDC_ISSUER=f"{provider.issuer}/"))
     detail = (await other.send("POST", "/auth/oidc/device")).json()["detail"]
     assert "OIDC_ISSUER must be exactly the same" in detail
+
+
+@pytest.mark.parametrize("verb", ["sessions.confirm", "users.replace"])
+@pytest.mark.parametrize("times", [1, 2])
+async def test_a_replaced_refresh_token_survives_a_failure_of_mongodb(
+    api: Replica, provider: Provider, stores: MemoryBackends, verb: str, times: int
+) -> None:
+    """The provider of the tests replaces it with each answer, and ends the grant when an earlier one is presented."""
+    _, cookie = await page_of(api, provider, "grace")
+    other = api_of(provider, stores)
+    provider.change("people", **(PEOPLE | {"grace": {"groups": ["ops"]}}))
+    for _ in range(times):
+        await age(stores, CHECK_AFTER_S + 1)
+        stores.faults.fail_before(verb)
+        assert (await renew(api, cookie)).status_code == 503
+    token, cookie = await renewed(other, cookie)
+    assert (await other.send("GET", "/auth/me", token=token)).json()["role"] == "operator"
+    await age(stores, CHECK_AFTER_S + 1)
+    await renewed(other, cookie)
+
+
+async def test_a_replaced_refresh_token_survives_when_the_provider_breaks_off(
+    provider: Provider, stores: MemoryBackends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = api_of(provider, stores)
+    _, cookie = await page_of(api, provider, "grace")
+    side = provider_of(api)
+    identity_of = side._identity
+
+    async def break_off(*_: Any, **__: Any) -> Any:
+        raise ProviderUnavailable(provider.issuer, "userinfo answered 502")
+
+    await age(stores, CHECK_AFTER_S + 1)
+    monkeypatch.setattr(side, "_identity", break_off)
+    assert (await renew(api, cookie)).status_code == 503
+    monkeypatch.setattr(side, "_identity", identity_of)
+    await renewed(api, cookie)
 
 
 async def test_a_session_without_a_refresh_token_of_the_provider_is_short(

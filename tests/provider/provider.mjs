@@ -55,6 +55,8 @@ function make(issuer) {
     conformIdTokenClaims: inUserinfo,
     claims: { openid: ['sub'], profile: ['preferred_username', 'name'], email: ['email', 'email_verified'], groups: ['groups'] },
     scopes: ['openid', 'offline_access', 'profile', 'email', 'groups'],
+    // Each refresh token is good for one answer, and the use of an earlier one ends the grant.
+    rotateRefreshToken: true,
     issueRefreshToken: async (_, one) => one.grantTypeAllowed('refresh_token'),
     features: { devInteractions: { enabled: false }, deviceFlow: { enabled: true, userCodeInputSource: page, userCodeConfirmSource: page, successSource: (ctx) => { ctx.body = 'done'; } } },
     interactions: { url: (_, interaction) => `/login/${interaction.uid}` },
