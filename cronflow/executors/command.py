@@ -15,7 +15,6 @@ import os
 import subprocess
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -23,6 +22,7 @@ from cronflow.domain.job import CommandTarget, Job
 from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.executors.group import Output, attend, facts, signal_name, timed_out
 from cronflow.executors.handlers import classes_of
+from cronflow.executors.presence import FilePresence
 from cronflow.executors.restrictions import account, limited, reached, refusal
 from cronflow.executors.watcher import Watcher
 from cronflow.ports import Assignment, LineSink
@@ -59,6 +59,7 @@ class CommandExecutor:
         self._drain_s = drain_s
         self._environ = environ
         self._watcher: Watcher | None = None
+        self._presence = FilePresence()
 
     async def __aenter__(self) -> Self:
         self._watcher = Watcher()
@@ -88,7 +89,7 @@ class CommandExecutor:
             return AttemptResult(Outcome.PERMANENT, error=refused)
         if self._watcher is None:
             raise RuntimeError("the CommandExecutor is not open; use `async with`")
-        if (absent := await _without_file(target.when_present, node)) is not None:
+        if (absent := await self._without_file(target.when_present, node)) is not None:
             return absent
         environ = environment(assignment, target, os.environ if self._environ is None else self._environ)
         output = Output(log)
@@ -110,6 +111,15 @@ class CommandExecutor:
         )
         return replace(found, used=ended.used)
 
+    async def _without_file(self, path: str | None, node: str) -> AttemptResult | None:
+        """The result if the user of the node does not find the file: skipped if it is not there, an error if that
+        cannot be known, for example because of a broken mount. None if it exists.
+        """
+        problem = None if path is None else await self._presence.problem(path)
+        if isinstance(problem, FileNotFoundError | NotADirectoryError):
+            return AttemptResult(Outcome.SKIPPED, error=f"node {node} has no {path}")
+        return None if problem is None else _not_started(problem)
+
 
 def environment(assignment: Assignment, target: CommandTarget, environ: Mapping[str, str]) -> dict[str, str]:
     """The environment of a command: inherited variables, those of its user, those of the target, and the facts of the
@@ -123,21 +133,6 @@ def environment(assignment: Assignment, target: CommandTarget, environ: Mapping[
         **target.env,
         **facts(assignment),
     }
-
-
-async def _without_file(path: str | None, node: str) -> AttemptResult | None:
-    """The result if the user of the node does not find the file: skipped if it is not there, an error if that cannot be
-    known, for example because of a broken mount. None if it exists.
-    """
-    if path is None:
-        return None
-    try:
-        await asyncio.to_thread(Path(path).stat)
-    except (FileNotFoundError, NotADirectoryError):
-        return AttemptResult(Outcome.SKIPPED, error=f"node {node} has no {path}")
-    except OSError as error:
-        return _not_started(error)
-    return None
 
 
 def _start(target: CommandTarget, environ: Mapping[str, str], out: int, err: int) -> subprocess.Popen[bytes]:

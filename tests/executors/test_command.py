@@ -6,15 +6,17 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cronflow.domain.job import CommandTarget
 from cronflow.domain.run import AttemptResult, Outcome
-from cronflow.executors import Executors
+from cronflow.executors import Executors, presence
 from cronflow.executors.command import CommandExecutor
 from cronflow.executors.group import MAX_LINE_BYTES
 from tests.executors import FENCE, RUN, Lines, assignment, is_running
@@ -392,3 +394,71 @@ async def test_a_node_without_commands_declines_them_and_one_with_them_does_not(
     assert await CommandExecutor(True).declines(item, "n1") is None
     assert await Executors({CommandTarget: CommandExecutor(True)}).declines(item, "n1") is None
     assert await Executors({}).declines(item, "n1") == "node n1 has no executor for CommandTarget"
+
+
+class Mount:
+    """A mount below which nothing answers until it is mended. Counts who looks."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, below: Path) -> None:
+        self.mended = threading.Event()
+        self.looked: list[str] = []
+        real = Path.stat
+
+        def stat(path: Path, **options: Any) -> os.stat_result:
+            if below in path.parents:
+                self.looked.append(path.name)
+                self.mended.wait()
+            return real(path, **options)
+
+        monkeypatch.setattr(Path, "stat", stat)
+        monkeypatch.setattr(presence, "LOOKS_FOR_S", 0.2)
+
+
+async def test_a_dead_mount_holds_one_thread_for_a_path_and_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead, alive = tmp_path / "dead", tmp_path / "alive"
+    dead.mkdir()
+    (dead / "program").touch()
+    alive.touch()
+    mount = Mount(monkeypatch, dead)
+    async with CommandExecutor(True, drain_s=0.2) as executor:
+
+        async def ran(path: Path) -> AttemptResult:
+            target = CommandTarget("true", when_present=str(path))
+            return await executor.run(assignment(target, timeout="20s"), "node-1", Lines())
+
+        try:
+            lost = await asyncio.gather(*(ran(dead / "program") for _ in range(50)))
+            assert {(one.outcome, one.error) for one in lost} == {
+                (Outcome.ERROR, f"could not start it: [Errno 110] no answer within 0.2 s: '{dead}/program'")
+            }
+            assert mount.looked == ["program"]
+            monkeypatch.setattr(presence, "LOOKS_FOR_S", PATIENCE_S)
+            assert (await ran(alive)).outcome is Outcome.OK
+            monkeypatch.setattr(presence, "MOST_LOOKS", 1)
+            assert "1 files do not answer" in ((await ran(alive)).error or "")
+        finally:
+            mount.mended.set()
+
+        async def mended() -> bool:
+            return (await ran(dead / "program")).outcome is Outcome.OK
+
+        await eventually(mended)
+        await eventually(lambda: not [one for one in threading.enumerate() if one.name == "when_present"])
+
+
+async def test_a_look_that_ends_after_its_loop_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mount = Mount(monkeypatch, tmp_path)
+    failures: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", failures.append)
+
+    def elsewhere() -> None:
+        asyncio.run(presence.FilePresence().problem(str(tmp_path / "program")))
+
+    await asyncio.to_thread(elsewhere)
+    [thread] = [one for one in threading.enumerate() if one.name == "when_present"]
+    assert thread.daemon, "it does not keep the process from ending"
+    mount.mended.set()
+    await asyncio.to_thread(thread.join)
+    assert failures == []
