@@ -49,12 +49,27 @@ MONGO: tuple[Mutant, ...] = (
         "backends/mongo/access.py",
         ('{"_id": user.name, "stamp": stamp}', '{"_id": user.name}'),
         ('{"_id": session, "token_hash": old}', '{"_id": session}'),
+        ('{"subject": subject}', "{}"),
+    ),
+    *_of(
+        "backends/mongo/indexes.py",
+        ('            name="subject",\n            unique=True,\n', '            name="subject",\n'),
     ),
     *_of(
         "backends/mongo/alerts.py",
         # replace
         ('{"_id": record.name, "rev": rev}', '{"_id": record.name}'),
         ('| {"rev": rev + 1}', '| {"rev": rev}'),
+        # held
+        ('match: dict[str, Any] = {"alert": alert, "held": True}', 'match: dict[str, Any] = {"held": True}'),
+        ('match: dict[str, Any] = {"alert": alert, "held": True}', 'match: dict[str, Any] = {"alert": alert}'),
+        ('            match["kind"] = {"$in": [kind.value for kind in kinds]}\n', "            pass\n"),
+        ('            match["created_at"] = {"$gte": created_at}\n', ""),
+        ('[{"created_at": {"$gt": created_at}}, {"_id": {"$gt": notification}}]', '[{"_id": {"$gt": notification}}]'),
+        (
+            '[{"created_at": {"$gt": created_at}}, {"_id": {"$gt": notification}}]',
+            '[{"created_at": {"$gt": created_at}}]',
+        ),
         # settle
         ('{"_id": {"$in": members}, "held": True}', '{"_id": {"$in": members}}'),
         ('{"_id": {"$in": members}, "held": True}', '{"held": True}'),
@@ -524,6 +539,7 @@ MEMORY: tuple[Mutant, ...] = (
         "testing/memory/alerts.py",
         ("if self.documents.notifications.insert(one.id, one)]", "]"),
         ("lambda present: present.state is NotificationState.HELD", "lambda present: True"),
+        (" and (kinds is None or one.kind in kinds)", ""),
         ("due[one.id] <= now and one.alert not in excluding", "one.alert not in excluding"),
         ("due[one.id] <= now and one.alert not in excluding", "due[one.id] <= now"),
         ("            due[one.id] = now + lease\n", ""),
@@ -539,6 +555,8 @@ MEMORY: tuple[Mutant, ...] = (
         "testing/memory/access.py",
         ("lambda present: present.stamp == stamp", "lambda present: True"),
         ("lambda present: present.token_hash == old", "lambda present: True"),
+        ("if user.subject and any(", "if any("),
+        ("one.subject == user.subject for one in self.records.values()", "False for one in self.records.values()"),
     ),
 )
 
@@ -909,4 +927,82 @@ CHAINS: tuple[Mutant, ...] = (
     ),
 )
 
-MUTANTS = MEMORY + LUA + MONGO + WORKER + LATE_INSERTS + LOOK_AHEAD + CHAINS
+SHADOW: tuple[Mutant, ...] = (
+    *_of(
+        "domain/recovery.py",
+        # never_starts
+        ("    if run.state is not RunState.RETRYING:\n        return None\n    reason: str", "    reason: str"),
+        ("if run.kind is Kind.AFTER and run.job_ver < record.ver:", "if run.kind is Kind.AFTER:"),
+        ("if run.kind is Kind.AFTER and run.job_ver < record.ver:", "if run.job_ver < record.ver:"),
+        ("if reason is None and record.job.is_shadow and not", "if reason is None and not"),
+        ("not (run.is_requested or _has_started(run))", "not _has_started(run)"),
+        ("not (run.is_requested or _has_started(run))", "not run.is_requested"),
+        ("    if (never := never_starts(run, record)) is not None:\n        return never\n", ""),
+    ),
+    *_of(
+        "domain/run.py",
+        ("return self.kind is not Kind.AFTER and self.kind not in SCHEDULED", "return self.kind not in SCHEDULED"),
+        ("return self.kind is not Kind.AFTER and self.kind not in SCHEDULED", "return self.kind is not Kind.AFTER"),
+        ("return fire_of(parent) is None and not follows(parent)", "return fire_of(parent) is None"),
+        ("return fire_of(parent) is None and not follows(parent)", "return not follows(parent)"),
+    ),
+    *_of("domain/chain.py", ('return _MARK in run and "~" not in run', "return _MARK in run")),
+    *_of(
+        "domain/splitting.py",
+        ("elif held is not None and ended.counts", "elif ended.counts"),
+        ("elif held is not None and ended.counts.get(RunState.SKIPPED, 0) == ended.failed:", "elif held is not None:"),
+    ),
+    *_of(
+        "leader/splitter.py",
+        (
+            "            if (skip := never_starts(run, record)) is not None:\n",
+            "            if (skip := None) is not None:\n",
+        ),
+        ("SHADOWED if record.job.is_shadow and not run.is_requested else None", "None"),
+        ("if record.job.is_shadow and not run.is_requested else None", "if record.job.is_shadow else None"),
+    ),
+    *_of(
+        "domain/backfill.py",
+        ("    if record.job.is_shadow:\n        return JOB_IN_SHADOW_MODE\n", ""),
+    ),
+    *_of("usecases/backfills.py", ("        if record.job.is_shadow:\n", "        if False:\n")),
+)
+
+GUARDS: tuple[Mutant, ...] = (
+    *_of(
+        "usecases/edit.py",
+        ("                    guard(record)\n", "                    pass\n"),
+        (
+            "                if record is not None and record.deleted_at is None:\n",
+            "                if record is not None:\n",
+        ),
+        ("            guard(record)\n            return deleted", "            return deleted"),
+    ),
+    *_of(
+        "usecases/pruning.py",
+        ("if theirs not in (None, self.owner):", "if False:"),
+        ("if theirs not in (None, self.owner):", "if theirs != self.owner:"),
+        ("        if OWNER not in record.job.labels:\n", "        if False:\n"),
+        ("        self.guard(record)\n", ""),
+    ),
+    *_of(
+        "usecases/people.py",
+        ("(user for user in known if not user.enabled)", "(user for user in known[:1] if not user.enabled)"),
+        ("            if await self._users.get(name) is not None:\n", "            if False:\n"),
+        ("await self._kept_grant(session) or session.grant", "session.grant"),
+        ("            await self._keep_grant(session, error.refresh_token)\n", ""),
+        ("            await self._keep_grant(session, identity.refresh_token)\n", ""),
+        ('hashed(f"grant {session.id} {session.grant}")', 'hashed(f"grant {session.id}")'),
+        ('hashed(f"grant {session.id} {session.grant}")', 'hashed(f"grant {session.grant}")'),
+    ),
+    *_of(
+        "leader/notification_grouper.py",
+        ("after = self._places.pop(record.name, None)", "after = None"),
+        ("        if not held and after is not None:\n", "        if False:\n"),
+        ("if len(held) == MOST_MEMBERS:", "if held:"),
+        ("quiet is not None and quiet.active(now)", "quiet is not None"),
+        ("quiet is not None and quiet.active(now)", "False"),
+    ),
+)
+
+MUTANTS = MEMORY + LUA + MONGO + WORKER + LATE_INSERTS + LOOK_AHEAD + CHAINS + SHADOW + GUARDS

@@ -57,13 +57,19 @@ NEAREST |= {
     "calendars": "calendars",
 }
 NEAREST |= {"check_rights": "rights"}
-NEAREST |= dict.fromkeys(("access", "rate_attempt", "rate_take", "rate_take_back"), "access")
+NEAREST |= dict.fromkeys(("access", "indexes", "rate_attempt", "rate_take", "rate_take_back"), "access")
 """The contract tests that run first, by module. The default is coordination, for scripts and for memory."""
 
 PERMITS = ("domain/test_concurrency", "worker/test_permits", "node/test_limits")
 LATE_INSERTS = ("tests/node/test_late_inserts.py",)
 PLACEMENT = ("tests/node/test_placement_rules.py",)
 LOOK_AHEAD = ("tests/leader/test_look_ahead.py", "tests/node/test_look_ahead.py")
+SHADOW = (
+    "tests/node/test_shadow.py",
+    "tests/domain/test_transitions.py",
+    "tests/domain/test_shadow.py",
+    "tests/usecases/test_backfills.py",
+)
 UNIT_TESTS: Mapping[str, Tests] = (
     {
         "run_writer.py": ("tests/worker/test_run_writer.py",),
@@ -84,7 +90,13 @@ UNIT_TESTS: Mapping[str, Tests] = (
     | {"following.py": ("tests/domain/test_following.py",)}
     | {"chain_follower.py": ("tests/leader/test_chain_follower.py", "tests/node/test_chains.py")}
     | {"upstream_values.py": ("tests/domain/test_upstream_values.py",)}
-    | {"edit.py": (*LOOK_AHEAD, "tests/usecases/test_edit.py")}
+    | {"edit.py": (*LOOK_AHEAD, "tests/usecases/test_edit.py", "tests/usecases/test_pruning.py")}
+    | {"pruning.py": ("tests/usecases/test_pruning.py",)}
+    | {"people.py": ("tests/auth/test_single_sign_on.py",)}
+    | {"notification_grouper.py": ("tests/leader/test_notification_grouper.py", "tests/node/test_alert_groups.py")}
+    | dict.fromkeys(
+        ("recovery.py", "run.py", "chain.py", "splitting.py", "splitter.py", "backfill.py", "backfills.py"), SHADOW
+    )
 )
 """The tests of a module that is no backend."""
 
