@@ -41,6 +41,7 @@ MOST_OPEN = 100_000
 NEXT_JOBS = 10
 COUNTED_EVERY_S = 10.0
 LATENCY_OVER = timedelta(minutes=5)
+MONGO_WITHIN_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +81,14 @@ class State:
         self._maintenance: MaintenanceSchema | None = None
         self._term = 0
         self._elected_at: str | None = None
+        self._reading: asyncio.Task[float] | None = None
 
     async def read(self) -> LiveSchema:
         """Read the document. Raises BackendUnavailable without Redis; ticks could not be published then either."""
         members, held, redis_s = await asyncio.gather(
             self._backends.membership.members(), self._backends.election.holder(), self._backends.queue.ping()
         )
-        mongo: ServerSchema
-        try:
-            mongo = {"ms": _ms(await self._read_mongo())}
-        except BackendUnavailable as error:
-            mongo = {"error": error.reason}
+        mongo = await self._ask_mongo()
         leader = None if held is None else node_name(held[0])
         members = sorted(members, key=lambda member: (member.report.name != leader, member.report.name))
         return {
@@ -137,6 +135,26 @@ class State:
             "rate": report.rate,
             "age_s": round(member.age.total_seconds(), 1),
         }
+
+    async def _ask_mongo(self) -> ServerSchema:
+        """Read the values of MongoDB. If it hangs, ticks go on with the values as they were, and one reading waits."""
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._read_mongo())
+        done, _ = await asyncio.wait({self._reading}, timeout=MONGO_WITHIN_S)
+        if not done:
+            return {"error": f"no answer within {MONGO_WITHIN_S:g} s"}
+        reading, self._reading = self._reading, None
+        try:
+            return {"ms": _ms(reading.result())}
+        except BackendUnavailable as error:
+            return {"error": error.reason}
+
+    async def close(self) -> None:
+        """Give up a reading that MongoDB has not answered."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait({self._reading})
+            self._reading = None
 
     async def _read_mongo(self) -> float:
         """Read the values of MongoDB, and return its round trip in seconds."""
@@ -264,4 +282,5 @@ class Builder:
 
     async def resign(self) -> None:
         """Release the claim so that another replica can continue at once."""
+        await self._state.close()
         await self._feed.release(self._holder)

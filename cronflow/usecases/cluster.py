@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -26,6 +27,8 @@ from cronflow.domain.rollup import Span, Tally, over
 from cronflow.ports import Backends, Clock
 from cronflow.usecases.audit import Auditor, Changed
 from cronflow.usecases.jobs import JobUseCases, notify_leader
+
+PING_WITHIN_S = 2.0
 
 
 class ClusterUseCases:
@@ -183,13 +186,8 @@ class ClusterUseCases:
 
     async def health(self) -> Mapping[str, float | str]:
         """By server, the round trip in seconds or the reason why it is unavailable."""
-        found: dict[str, float | str] = {}
-        for name, ping in (("redis", self._backends.queue.ping), ("mongodb", self._backends.control.ping)):
-            try:
-                found[name] = await ping()
-            except BackendUnavailable as error:
-                found[name] = str(error)
-        return found
+        redis, mongodb = await asyncio.gather(_answer(self._backends.queue.ping), _answer(self._backends.control.ping))
+        return {"redis": redis, "mongodb": mongodb}
 
     async def offsets(self) -> Mapping[str, float]:
         """By server, how many seconds its clock is ahead of this machine's, give or take half a round trip."""
@@ -199,6 +197,17 @@ class ClusterUseCases:
             theirs = await server_clock.now()
             found[name] = (theirs - before - (self._clock.now() - before) / 2).total_seconds()
         return found
+
+
+async def _answer(ping: Callable[[], Awaitable[float]]) -> float | str:
+    """A server that hangs is reported before a probe or a page gives up waiting."""
+    try:
+        async with asyncio.timeout(PING_WITHIN_S):
+            return await ping()
+    except BackendUnavailable as error:
+        return str(error)
+    except TimeoutError:
+        return f"no answer within {PING_WITHIN_S:g} s"
 
 
 def _mode(mode: MaintenanceMode | None) -> Mapping[str, object]:

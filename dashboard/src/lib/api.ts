@@ -30,6 +30,7 @@ export interface Readiness {
 const BASE = '/api/v1';
 const SESSION = `${BASE}/auth/session`;
 const OPTIONS = `${BASE}/auth/options`;
+const READY_WITHIN_MS = 5000;
 const RENEW_BEFORE_MS = 20_000;
 const STORAGE_KEY = 'cronflow.login';
 /** Where pages until 0.6 kept the refresh token itself. */
@@ -76,7 +77,7 @@ export class Api {
 
   /** Whether Redis and MongoDB answer; needs no login. */
   async ready(): Promise<Readiness> {
-    const response = await this.fetch(new Request(`${this.origin}/readyz`));
+    const response = await this.fetch(new Request(`${this.origin}/readyz`, { signal: AbortSignal.timeout(READY_WITHIN_MS) }));
     return (await response.json()) as Readiness;
   }
 

@@ -1,6 +1,6 @@
 // Reactive state between the socket and the views: the cluster, the login and the clock. Views read from here.
-import { Api } from './api';
-import { Live, type Link } from './live';
+import { Api, ApiError } from './api';
+import { backoff, Live, type Link } from './live';
 import { covers, roleFor } from './permissions';
 import { apply, initialState, withHistory, withoutTail, withPastEvents, withReplayCount, type State } from './state';
 import type { ClusterEvent, LogLine, Me, Role } from './types';
@@ -10,7 +10,18 @@ const SILENT_MS = 1500;
 const AMBER_MS = 3000;
 const RED_MS = 10_000;
 /** How often the readiness probe is requested while no ticks arrive. */
-const PROBE_MS = 5000;
+const PROBE_MS = 3000;
+/** How long the page waits for the login before it shows itself without one. */
+const PATIENCE_MS = 400;
+const NOTHING_PROBED: Probed = { redis: null, mongo: null, api: null };
+
+interface Probed {
+  redis: string | null;
+  mongo: string | null;
+  /** Why the API itself did not answer. */
+  api: string | null;
+}
+
 /** The API adds this to the address after a login through the identity provider. */
 const SIGNED_IN = '#signed-in';
 
@@ -24,6 +35,8 @@ class Store {
   chaos = $state(false);
   /** Whether the login has been checked. */
   initialized = $state(false);
+  /** Whether that takes longer than usual. */
+  slow = $state(false);
   /** The cluster's clock, estimated, updated once a second. */
   now = $state(Date.now());
   /** While the view is paused, ticks are counted but not shown. */
@@ -32,6 +45,7 @@ class Store {
 
   /** When the last message arrived, by this browser's clock. */
   private lastMessageAt = $state(0);
+  private readonly startedAt = Date.now();
   private skew = 0;
   private resuming: number | null = null;
   /** The current state while the view is paused. */
@@ -55,13 +69,16 @@ class Store {
     this.lastMessageAt === 0 ? 'connecting' : this.age > RED_MS ? 'stale' : this.age > AMBER_MS || this.link.state !== 'live' ? 'late' : 'live',
   );
   /** What the readiness probe returned; it is requested only while no ticks arrive. */
-  private probed = $state.raw<{ redis: string | null; mongo: string | null }>({ redis: null, mongo: null });
+  private probed = $state.raw<Probed>(NOTHING_PROBED);
+  private probing = false;
   unavailable = $derived.by(() => {
     const servers = this.values?.servers;
-    const stale = this.liveness === 'stale';
-    const redis = stale ? this.probed.redis : servers !== undefined && 'error' in servers.redis ? servers.redis.error : null;
-    const mongo = stale ? this.probed.mongo : servers !== undefined && 'error' in servers.mongodb ? servers.mongodb.error : null;
-    return [...(redis === null ? [] : [{ name: 'Redis', reason: redis }]), ...(mongo === null ? [] : [{ name: 'MongoDB', reason: mongo }])];
+    const silent = this.liveness !== 'live' && this.probed !== NOTHING_PROBED;
+    const redis = silent ? this.probed.redis : servers !== undefined && 'error' in servers.redis ? servers.redis.error : null;
+    const mongo = silent ? this.probed.mongo : servers !== undefined && 'error' in servers.mongodb ? servers.mongodb.error : null;
+    const api = silent ? this.probed.api : null;
+    const found = [['The API', api], ['Redis', redis], ['MongoDB', mongo]] as const;
+    return found.flatMap(([name, reason]) => (reason === null ? [] : [{ name, reason }]));
   });
 
   constructor() {
@@ -79,7 +96,8 @@ class Store {
       // Each tick moves the clock. This timer moves it only when none arrives, so views render once a second.
       if (Date.now() - this.lastMessageAt < SILENT_MS) return;
       this.now = this.time();
-      if (this.me !== null && this.liveness === 'stale' && this.now % PROBE_MS < 1000) void this.probe();
+      const silentFor = Date.now() - Math.max(this.lastMessageAt, this.startedAt);
+      if ((this.me !== null || this.slow) && silentFor > AMBER_MS && this.now % PROBE_MS < 1000) void this.probe();
     }, 1000);
     addEventListener('online', () => this.live.reconnect());
     document.addEventListener('visibilitychange', () => {
@@ -98,10 +116,30 @@ class Store {
   async begin(): Promise<void> {
     const back = location.hash === SIGNED_IN;
     if (back) history.replaceState(history.state, '', location.pathname + location.search);
+    const patience = setTimeout(() => {
+      this.slow = true;
+      void this.probe();
+    }, PATIENCE_MS);
     try {
-      await this.api.resume(back);
+      await this.resume(back);
     } finally {
+      clearTimeout(patience);
       this.initialized = true;
+    }
+  }
+
+  /** Waits for the servers if they are unavailable: the login of this browser may well be valid. */
+  private async resume(back: boolean): Promise<void> {
+    for (let attempt = 0; ; attempt++) {
+      try {
+        await this.api.resume(back && attempt === 0);
+        return;
+      } catch (error) {
+        if (!(error instanceof ApiError) || !error.transient) throw error;
+      }
+      this.slow = true;
+      void this.probe();
+      await new Promise((resolve) => setTimeout(resolve, backoff(attempt, Math.random)));
     }
   }
 
@@ -154,9 +192,14 @@ class Store {
   }
 
   private async probe(): Promise<void> {
+    if (this.probing) return;
+    this.probing = true;
     const found = await this.api.ready().catch(() => null);
-    this.probed = { redis: found?.redis.error ?? null, mongo: found?.mongodb.error ?? null };
-    if (found !== null && this.probed.redis === null && this.probed.mongo === null) this.live.reconnect();
+    this.probing = false;
+    this.probed = found === null
+      ? { ...NOTHING_PROBED, api: 'no answer' }
+      : { redis: found.redis.error ?? null, mongo: found.mongodb.error ?? null, api: null };
+    if (this.unavailable.length === 0) this.live.reconnect();
   }
 
   private receive(message: Parameters<typeof apply>[1]): void {
@@ -174,6 +217,7 @@ class Store {
       this.resuming = null;
     }
     this.lastMessageAt = Date.now();
+    this.probed = NOTHING_PROBED;
     const ahead = Date.parse(at) - this.lastMessageAt;
     // The clocks may differ; network latency alone is not worth correcting.
     if (this.resuming === null && Math.abs(ahead - this.skew) > 1000) this.skew = ahead;

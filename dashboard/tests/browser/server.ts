@@ -31,6 +31,8 @@ export class Stage {
   failWith: number | null = null;
   /** Redis is unavailable: no ticks, and the readiness probe reports it. */
   redisDown = false;
+  /** MongoDB hangs: requests wait, and the readiness probe and ticks report it. */
+  private held: (() => void)[] | null = null;
   private readonly server: Server;
   private readonly sockets = new WebSocketServer({ noServer: true });
   private readonly tails = new Map<WebSocket, Set<string>>();
@@ -83,6 +85,19 @@ export class Stage {
     this.world.leader = name;
     this.world.electedAt = Date.now();
     this.emit(this.world.event('leader_elected', 'info', `${name} is the leader, term ${this.world.term}`, 0, { node: name, term: this.world.term }));
+  }
+
+  /** MongoDB hangs until `resumeMongo`. */
+  hangMongo(): void {
+    this.held = [];
+    this.world.mongo = 'no answer within 2 s';
+  }
+
+  resumeMongo(): void {
+    const held = this.held ?? [];
+    this.held = null;
+    this.world.mongo = null;
+    for (const go of held) go();
   }
 
   /** Forget the stream, as if Redis was wiped: every page gets a snapshot. */
@@ -152,8 +167,9 @@ export class Stage {
   private async answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const url = new URL(request.url ?? '/', 'http://here');
     if (url.pathname === '/readyz') {
-      response.writeHead(this.redisDown ? 503 : 200, { 'Content-Type': 'application/json' });
-      response.end(JSON.stringify({ status: this.redisDown ? 'unavailable' : 'ok', redis: this.redisDown ? { error: 'connection refused' } : { ms: 0.6 }, mongodb: { ms: 2.1 } }));
+      const ready = !this.redisDown && this.held === null;
+      response.writeHead(ready ? 200 : 503, { 'Content-Type': 'application/json' });
+      response.end(JSON.stringify({ status: ready ? 'ok' : 'unavailable', redis: this.redisDown ? { error: 'connection refused' } : { ms: 0.6 }, mongodb: this.held === null ? { ms: 2.1 } : { error: 'no answer within 2 s' } }));
       return;
     }
     if (!url.pathname.startsWith('/api/')) {
@@ -164,6 +180,7 @@ export class Stage {
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk as Buffer);
     const body = chunks.length === 0 ? {} : (JSON.parse(Buffer.concat(chunks).toString()) as Record<string, unknown>);
+    if (this.held !== null) await new Promise<void>((resolve) => this.held?.push(resolve));
     const [status, found] = this.route(request.method ?? 'GET', decodeURI(url.pathname.slice('/api/v1'.length)), url.searchParams, body, request.headers['if-match']);
     response.writeHead(status, { 'Content-Type': status < 400 ? 'application/json' : 'application/problem+json', ...(status === 503 ? { 'Retry-After': '5' } : {}) });
     const text = status === 204 ? '' : JSON.stringify(found);
