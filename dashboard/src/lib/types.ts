@@ -8,6 +8,7 @@ export type Schemas = components['schemas'];
 export type Instant = string;
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 
+export type RunKind = Schemas['Kind'];
 export type RunState = Schemas['RunState'];
 export type JobState = Schemas['JobSchema']['state'];
 export type NodeState = Schemas['NodeSchema']['state'];

@@ -5,7 +5,37 @@ import type { Stage } from './server';
 import { LARGE, SHELL } from './world';
 
 const TOMORROW = new Date(Date.now() + 86_400_000).toISOString().slice(0, 10); // the load is that of the coming week
-const VIEWS = ['/', '/?span=24h', '/jobs', '/jobs/rebuild-search-index', '/jobs/rebuild-search-index?tab=why', '/jobs/nightly-report?tab=next', '/runs', '/timeline', '/timeline?as=table', '/logs', '/dead-letters', '/chains', '/nodes', '/nodes/us-west-1', '/nodes/us-south-9', '/limits', '/sessions', '/audit', '/jobs/rebuild-search-index?tab=backfills', '/jobs/fraud-scores?tab=definition', '/cron', '/cron?job=nightly-report', '/load?job=nightly-report', `/load?hour=${TOMORROW}T02:00:00Z`, '/jobs/nightly-report?tab=weeks', '/chaos', '/?tv=1', 'RUN'];
+const VIEWS = [
+  '/',
+  '/?span=24h',
+  '/jobs',
+  '/jobs/rebuild-search-index',
+  '/jobs/rebuild-search-index?tab=why',
+  '/jobs/nightly-report?tab=next',
+  '/runs',
+  '/runs?q=task&state=failed,lost&kind=schedule&from=2025-01-01T00:00:00Z',
+  '/timeline',
+  '/timeline?as=table',
+  '/logs',
+  '/dead-letters',
+  '/chains',
+  '/nodes',
+  '/nodes/us-west-1',
+  '/nodes/us-south-9',
+  '/limits',
+  '/sessions',
+  '/audit',
+  '/jobs/rebuild-search-index?tab=backfills',
+  '/jobs/fraud-scores?tab=definition',
+  '/cron',
+  '/cron?job=nightly-report',
+  '/load?job=nightly-report',
+  `/load?hour=${TOMORROW}T02:00:00Z`,
+  '/jobs/nightly-report?tab=weeks',
+  '/chaos',
+  '/?tv=1',
+  'RUN',
+];
 
 const SIZES = [[1440, 900], [1024, 768], [360, 740]] as const;
 

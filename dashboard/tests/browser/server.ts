@@ -9,11 +9,12 @@ import { deflateSync } from 'node:zlib';
 import { WebSocketServer, type WebSocket } from 'ws';
 import type { Doc } from '../../src/lib/document';
 import type { ClusterEvent } from '../../src/lib/stream';
-import type { Job, JobSummary, Run, RunSummary, Span } from '../../src/lib/types';
+import type { Job, JobSummary, Span } from '../../src/lib/types';
 import { healthCounts } from './troubles';
 import { JobEdits } from './jobEdits';
 import { Administration } from './administration';
 import { lateStart, past } from './past';
+import { runRoutes, runSummary } from './runRoutes';
 import { DESCRIPTIONS, EDGES, SMALL, World, type Scale } from './world';
 
 const ROOT = fileURLToPath(new URL('../../../cronflow/_ui', import.meta.url));
@@ -208,6 +209,8 @@ export class Stage {
     const notFound: [number, unknown] = [404, { title: 'Not Found', status: 404, detail: `there is no ${path}` }];
     const edited = this.edits.answer(method, path, body as Doc, ifMatch === undefined ? null : Number(ifMatch.replaceAll('"', '')));
     if (edited !== null) return edited;
+    const found = runRoutes(world, path, query, body);
+    if (found !== null) return [200, found];
     if (path === '/jobs') return page(world.jobs().map(jobSummary));
     if (path === '/schedules/preview') return preview(body as { schedule: { cron?: string; every?: string; at?: string; tz?: string }; count?: number; job?: string }, world);
     if (path === '/schedules/load') return [200, world.scheduleLoad(query)];
@@ -263,23 +266,6 @@ export class Stage {
     if (path === '/runs') {
       const ids = query.getAll('id');
       if (query.get('dead') === 'true') return page(world.dead().filter((run) => ids.length === 0 || ids.includes(run.id)).map(runSummary));
-      const states = query.getAll('state');
-      // Keyset pagination like the real API: the cursor is the number of the next run.
-      const newest = Number(world.run(0).id.split('~')[1]);
-      const from = query.get('cursor') === null ? 0 : newest - Number(query.get('cursor'));
-      const items = [];
-      let i = from;
-      const since = query.get('since');
-      for (; i < world.total && items.length < limit; i++) {
-        const run = world.slot(newest - i);
-        if (since !== null && run.fire_at < since) {
-          i = world.total;
-          break;
-        }
-        if ((states.length === 0 || states.includes(run.state)) && (!query.get('job') || run.job === query.get('job')) && (!query.get('node') || run.node?.startsWith(`${query.get('node')}#`))) items.push(run);
-        if (i - from > 20_000) break;
-      }
-      return [200, { items: world.empty ? [] : items.map(runSummary), next_cursor: i < world.total && !world.empty ? String(newest - i) : null }];
     }
     if (path === '/runs/recent') {
       const names = query.getAll('job');
@@ -337,14 +323,7 @@ export class Stage {
   }
 }
 
-/** The page lists runs and jobs only in brief. */
-function runSummary({ id, job, fire_at, kind, state, attempt, max_attempts, fence, node, started_at, ended_at, lateness_ms, duration_ms, outcome, reason, error, attempts, dead }: Run): RunSummary {
-  return {
-    id, job, fire_at, kind, state, attempt, max_attempts, fence, node, started_at, ended_at, lateness_ms, duration_ms, outcome, reason, error, dead,
-    attempts: attempts.map((one) => ({ n: one.n, node: one.node, started_at: one.started_at, ended_at: one.ended_at, outcome: one.outcome })),
-  };
-}
-
+/** The page lists jobs only in brief. */
 function jobSummary({ name, description, schedule, labels, state, words, next_fire, pause, open_breaker, takes_args }: Job): JobSummary {
   return { name, description, schedule, labels, state, words, next_fire, pause, open_breaker, takes_args };
 }

@@ -97,6 +97,9 @@ export class World {
   role = 'admin';
   total = 100_000;
   empty = false;
+  /** How many runs a call changes at most, and the calls that changed some. */
+  bulkLimit = 100;
+  readonly bulkCalls: Record<string, unknown>[] = [];
   /** Whether jobs that start together were spread. */
   spread = false;
   /** Whether a job was changed after the plan was made. */
@@ -272,7 +275,7 @@ export class World {
     const id = `${job}@${iso(due).replaceAll(/[-:]/g, '')}~${slot}`;
     const resolved = this.resolved.has(id);
     return {
-      id, job, fire_at: iso(due), kind: 'cron', state, attempt: Math.max(1, attempt), max_attempts: 4, fence: fence + attempt, term: this.term,
+      id, job, fire_at: iso(due), kind: slot % 40 === 7 ? 'manual' : 'cron', state, attempt: Math.max(1, attempt), max_attempts: 4, fence: fence + attempt, term: this.term,
       node: state === 'skipped' ? null : `${node}#9f31c2`, created_at: iso(due + 5), dispatched_at: state === 'skipped' ? null : iso(due + 9),
       started_at: state === 'skipped' || state === 'dispatched' ? null : iso(attempts.length > 0 && !done && state === 'running' ? at : start),
       ended_at: done ? (last?.ended_at ?? iso(due + 6)) : null, check_at: state === 'retrying' ? iso(at) : null, lateness_ms: state === 'skipped' ? null : late,

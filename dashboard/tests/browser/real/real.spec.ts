@@ -466,6 +466,38 @@ test('100,000 runs scroll with fewer than sixty rows in the DOM', async () => {
   await expect(rows.nth(5)).toBeVisible();
 });
 
+test('all runs that match are acknowledged, replayed and cancelled, with the same count as before', async () => {
+  test.setTimeout(120_000);
+  const all = async (button: string, title: RegExp, confirm: string) => {
+    await page.getByRole('button', { name: button }).click();
+    const dialog = page.getByRole('dialog', { name: title });
+    await dialog.getByLabel('Reason').fill('test of all that match');
+    await dialog.getByRole('button', { name: confirm }).click();
+  };
+  for (let i = 0; i < 2; i++) await cluster.run('invoice');
+  const dead = async () => (await cluster.runs('q=nvoic&dead=true&kind=manual&limit=500')).items.length;
+  await waitFor('two dead letters', async () => ((await dead()) >= 2 ? true : undefined));
+  await open('/runs');
+  await page.getByRole('combobox', { name: 'Job' }).fill('nvoic');
+  await expect(page.getByRole('option', { name: 'invoice', exact: true })).toBeVisible();
+  await page.getByRole('combobox', { name: 'Job' }).press('Enter');
+  await page.getByRole('combobox', { name: 'Kind' }).selectOption('manual');
+  const before = await dead();
+  await all('Replay failed or lost', new RegExp(`^Replay ${before} dead letters\\?$`), 'Replay');
+  await expect(page.getByText(`${before} runs replayed`)).toBeVisible();
+  await waitFor('no manual dead letter', async () => ((await dead()) === 0 ? true : undefined));
+  // The replays fail too.
+  await waitFor('dead letters again', async () => (await cluster.runs('q=nvoic&dead=true&kind=replay')).items[0]);
+  await open('/runs?q=nvoic&kind=replay');
+  await all('Acknowledge failed or lost', /^Acknowledge \d+ dead letters?\?$/, 'Acknowledge');
+  await expect(page.getByText(/\d+ runs? acknowledged/)).toBeVisible();
+  await cluster.run('endless');
+  await open('/runs?job=endless');
+  await all('Cancel open', /^Cancel \d+ open runs?\?$/, 'Cancel runs');
+  await expect(page.getByText(/\d+ runs? cancelled or being stopped/)).toBeVisible();
+  await waitFor('no open run', async () => ((await cluster.runs('job=endless&state=running&state=dispatched')).items.length === 0 ? true : undefined));
+});
+
 test('axe finds no violations with real data', async () => {
   test.setTimeout(120_000);
   const [failed] = (await cluster.runs('job=invoice&state=failed&limit=1')).items;
