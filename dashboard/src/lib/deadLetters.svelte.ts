@@ -30,7 +30,8 @@ export class DeadLetters {
   error = $state.raw<ApiError | null>(null);
   /** Whether the first page is loaded. */
   ready = $state(false);
-  private complete = false;
+  /** Whether all pages are loaded, up to the limit. */
+  complete = $state(false);
   private loading = false;
   private again = false;
   /** What was removed while a request was under way, whose response may still have it. */

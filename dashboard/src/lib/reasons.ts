@@ -17,10 +17,57 @@ const PARTS: [RegExp, string][] = [
   [/(?<=[A-Za-z_#-])\d{2,}/g, '<n>'],
 ];
 
-export function reasonOf(run: Pick<RunSummary, 'error' | 'outcome' | 'state'>): string {
-  const line = (run.error ?? '').split('\n').find((one) => one.trim() !== '') ?? '';
-  let text = line.trim().split(/\s+/).join(' ');
+type Failed = Pick<RunSummary, 'error' | 'outcome' | 'state'>;
+
+export function reasonOf(run: Failed): string {
+  let text = messageOf(run);
   for (const [pattern, name] of PARTS) text = text.replace(pattern, name);
   if (text.length > MAX_LENGTH) text = `${text.slice(0, MAX_LENGTH - 1)}…`;
-  return text || (run.outcome ?? run.state);
+  return text;
+}
+
+/** The first line of the error; without one, the outcome. */
+export function messageOf(run: Failed): string {
+  const line = (run.error ?? '').split('\n').find((one) => one.trim() !== '') ?? '';
+  return line.trim().split(/\s+/).join(' ') || (run.outcome ?? run.state);
+}
+
+export interface MessagePart {
+  text: string;
+  /** It differs between runs with the same reason. */
+  varies: boolean;
+}
+
+/** How many runs of a group are compared. */
+const MOST_COMPARED = 200;
+
+/** The message of the first run, in parts: those that differ in another run of the same reason are marked. */
+export function messageParts(runs: readonly Failed[]): MessagePart[] {
+  const [first, ...others] = runs.slice(0, MOST_COMPARED).map((run) => split(messageOf(run)));
+  if (first === undefined) return [];
+  const found: MessagePart[] = [];
+  for (const [i, { text, varies: may }] of first.entries()) {
+    const varies = may && others.some((other) => other[i]?.text !== text);
+    const last = found.at(-1);
+    if (last !== undefined && last.varies === varies) last.text += text;
+    else found.push({ text, varies });
+  }
+  return found;
+}
+
+/** A message in parts; those that the reason leaves out may vary. Messages with one reason have as many parts. */
+function split(message: string): MessagePart[] {
+  let parts: MessagePart[] = [{ text: message, varies: false }];
+  for (const [pattern] of PARTS) parts = parts.flatMap((part) => (part.varies ? [part] : cut(part.text, pattern)));
+  return parts;
+}
+
+function cut(text: string, pattern: RegExp): MessagePart[] {
+  const parts: MessagePart[] = [];
+  let end = 0;
+  for (const match of text.matchAll(pattern)) {
+    parts.push({ text: text.slice(end, match.index), varies: false }, { text: match[0], varies: true });
+    end = match.index + match[0].length;
+  }
+  return [...parts, { text: text.slice(end), varies: false }];
 }

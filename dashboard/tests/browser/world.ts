@@ -44,7 +44,7 @@ const ERRORS = [
   'Timed out after 10 m',
   "KeyError: 'customer_id'",
   'psycopg.errors.DeadlockDetected: deadlock detected\nDETAIL:  Process 4711 waits for ShareLock on transaction 88123',
-  'exit status 137: killed, out of memory',
+  'exit code 1: HTTP 503 from orders.example.com:8443 for order {slot}',
   'HTTPStatusError: 503 Service Unavailable',
 ];
 
@@ -97,6 +97,8 @@ export class World {
   role = 'admin';
   total = 100_000;
   empty = false;
+  /** Dead letters that are counted and not listed. */
+  moreDead = 0;
   /** How many runs a call changes at most, and the calls that changed some. */
   bulkLimit = 100;
   readonly bulkCalls: Record<string, unknown>[] = [];
@@ -171,7 +173,7 @@ export class World {
       rates: this.idle ? { ended: 0, succeeded: 0, failed: 0 } : { ended: wave, succeeded: wave - 0.4, failed: noise(second * 11) > 0.7 ? 1 + noise(second) : 0.2 },
       latency: { lateness_ms: { p50: 14 + 6 * noise(second), p95: 60 + 40 * noise(second * 3), p99 }, duration_ms: { p50: 420 + 60 * noise(second), p95: 2900 + 500 * noise(second * 2), p99: 8200 + 1500 * noise(second * 4) } },
       servers: { redis: { ms: 0.6 + 0.3 * noise(second) }, mongodb: this.mongo === null ? { ms: 2.1 + noise(second * 9) } : { error: this.mongo } },
-      jobs: this.empty ? { total: 0, active: 0, paused: 0, idle: 0 } : { total: NAMES.length, active: 36, paused: 2, idle: 2 }, dead_letters: this.dead().length, health: healthCounts(this.troubles),
+      jobs: this.empty ? { total: 0, active: 0, paused: 0, idle: 0 } : { total: NAMES.length, active: 36, paused: 2, idle: 2 }, dead_letters: this.dead().length + this.moreDead, health: healthCounts(this.troubles),
       maintenance: this.maintenance,
       breakers: this.empty ? [] : [{ service: 'api.partner.example', nodes: ['us-east-1'] }],
       next: this.empty ? [] : NAMES.slice(0, 10).filter(([, schedule]) => schedule !== null).map(([job], i) => ({ job, at: iso((second + ([2, 3, 9, 14, 31, 44, 59, 140, 610, 2400][i % 10] as number)) * 1000) })),
@@ -257,7 +259,7 @@ export class World {
     const attempts: Attempt[] = [];
     let at = start;
     const tries = state === 'failed' ? 4 : luck > 0.93 ? 2 : 1;
-    const error = ERRORS[Math.floor(noise(slot * 13) * ERRORS.length)] as string;
+    const error = (ERRORS[Math.floor(noise(slot * 13) * ERRORS.length)] as string).replace('{slot}', String(slot));
     const fence = due * 1000 + (slot % 1000);
     if (state !== 'skipped') {
       for (let n = 1; n <= tries; n++) {

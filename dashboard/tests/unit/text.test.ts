@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { pieces, plain } from '../../src/lib/ansi';
-import { reasonOf } from '../../src/lib/reasons';
+import { messageOf, messageParts, reasonOf } from '../../src/lib/reasons';
 
 describe('ANSI colours', () => {
   it('become classes', () => {
@@ -26,5 +26,25 @@ describe('the reason of a failure', () => {
   });
   it('is the outcome if there is no error message', () => {
     expect(reason(null)).toBe('error');
+  });
+
+  const failed = (error: string | null) => ({ error, outcome: 'error' as const, state: 'failed' as const });
+  const marked = (...messages: (string | null)[]) => messageParts(messages.map(failed)).map((part) => (part.varies ? `[${part.text}]` : part.text)).join('');
+  it('is shown as the newest message, in which only what differs is marked', () => {
+    expect(marked('exit code 1: HTTP 503 for order 17', 'exit code 1: HTTP 503 for order 4')).toBe('exit code 1: HTTP 503 for order [17]');
+    expect(marked('exit code 1: HTTP 503', 'exit code 1: HTTP 404')).toBe('exit code 1: HTTP [503]');
+    expect(marked('exit code 1: HTTP 503', 'exit code 1: HTTP 503')).toBe('exit code 1: HTTP 503');
+    expect(marked('user a@example.com at 0xdeadbeef on 2026-11-21T10:00:00Z', 'user b@example.com at 0xbeef12 on 2026-11-22')).toBe('user [a@example.com] at [0xdeadbeef] on [2026-11-21T10:00:00Z]');
+    expect(marked('only one 17')).toBe('only one 17');
+    expect(marked(null, null)).toBe('error');
+    expect(marked()).toBe('');
+  });
+  it('has the same parts as its message, for any message', () => {
+    const words = ['exit', 'code', '17', '-4.5', 'a-12', '0xff', 'deadbeef12', 'db-1.example.com:5432', '10.0.0.1:80', '[::1]:80', 'x@y.zz', '2026-11-21', '550e8400-e29b-41d4-a716-446655440000', '#33', 'v2', '<3'];
+    for (let seed = 0; seed < 400; seed++) {
+      const message = Array.from({ length: 6 }, (_, i) => words[(seed * 7 + i * i * (seed + 3)) % words.length]).join(seed % 3 === 0 ? ' ' : ': ');
+      expect(messageParts([failed(message), failed(message)]).map((part) => part.text).join('')).toBe(message);
+      expect(messageOf(failed(`\n  ${message}\nmore`))).toBe(message);
+    }
   });
 });

@@ -468,8 +468,8 @@ test('100,000 runs scroll with fewer than sixty rows in the DOM', async () => {
 
 test('all runs that match are acknowledged, replayed and cancelled, with the same count as before', async () => {
   test.setTimeout(120_000);
-  const all = async (button: string, title: RegExp, confirm: string) => {
-    await page.getByRole('button', { name: button }).click();
+  const all = async (action: Action, button: string, title: RegExp, confirm: string) => {
+    await act(action, page.getByRole('button', { name: button }));
     const dialog = page.getByRole('dialog', { name: title });
     await dialog.getByLabel('Reason').fill('test of all that match');
     await dialog.getByRole('button', { name: confirm }).click();
@@ -483,17 +483,17 @@ test('all runs that match are acknowledged, replayed and cancelled, with the sam
   await page.getByRole('combobox', { name: 'Job' }).press('Enter');
   await page.getByRole('combobox', { name: 'Kind' }).selectOption('manual');
   const before = await dead();
-  await all('Replay failed or lost', new RegExp(`^Replay ${before} dead letters\\?$`), 'Replay');
+  await all('retryAll', 'Replay failed or lost', new RegExp(`^Replay ${before} dead letters\\?$`), 'Replay');
   await expect(page.getByText(`${before} runs replayed`)).toBeVisible();
   await waitFor('no manual dead letter', async () => ((await dead()) === 0 ? true : undefined));
   // The replays fail too.
   await waitFor('dead letters again', async () => (await cluster.runs('q=nvoic&dead=true&kind=replay')).items[0]);
   await open('/runs?q=nvoic&kind=replay');
-  await all('Acknowledge failed or lost', /^Acknowledge \d+ dead letters?\?$/, 'Acknowledge');
+  await all('ackAll', 'Acknowledge failed or lost', /^Acknowledge \d+ dead letters?\?$/, 'Acknowledge');
   await expect(page.getByText(/\d+ runs? acknowledged/)).toBeVisible();
   await cluster.run('endless');
   await open('/runs?job=endless');
-  await all('Cancel open', /^Cancel \d+ open runs?\?$/, 'Cancel runs');
+  await all('cancelAll', 'Cancel open', /^Cancel \d+ open runs?\?$/, 'Cancel runs');
   await expect(page.getByText(/\d+ runs? cancelled or being stopped/)).toBeVisible();
   await waitFor('no open run', async () => ((await cluster.runs('job=endless&state=running&state=dispatched')).items.length === 0 ? true : undefined));
 });
