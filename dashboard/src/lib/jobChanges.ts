@@ -19,7 +19,7 @@ export async function undoSave({ name, version }: Job, before: Doc | null): Prom
     return;
   }
   await store.api.delete('/jobs/{name}', { params: { path: { name }, header: { 'if-match': `"${version}"` } } });
-  void jobs.load();
+  jobs.remove(name);
   router.go('/jobs');
 }
 
@@ -38,7 +38,7 @@ export async function deleteJob(job: Job): Promise<void> {
   if ((await ui.confirm({ title: `Delete ${name}?`, body, confirm: 'Delete job', danger: true })) === null) return;
   const done = await ui.attempt(() => store.api.delete('/jobs/{name}', { params: { path: { name }, header: { 'if-match': `"${job.version}"` } } }));
   if (done === null) return;
-  void jobs.load();
+  jobs.remove(name);
   router.go('/jobs');
   ui.toast(`${name} deleted`, {
     undo: async () => jobs.put(await store.api.post('/jobs', { body: definitionOf(job) as never })),

@@ -56,7 +56,10 @@ function change(tree: Document, path: Path, before: Json | undefined, after: Jso
   if (!isDoc(before) || !isDoc(after) || Object.keys(after).length === 0) {
     const node = tree.getIn(path, true);
     // Keeps the comment at the end of the line.
-    if (isScalar(node) && !isDoc(after) && !Array.isArray(after) && typeof node.value === typeof after) node.value = after;
+    if (isScalar(node) && !isDoc(after) && !Array.isArray(after) && typeof node.value === typeof after) {
+      node.value = after;
+      if (before === '') node.type = 'PLAIN'; // empty text has quotes, which other text does not need
+    }
     else tree.setIn(path, tree.createNode(after, { aliasDuplicateObjects: false }));
     return;
   }

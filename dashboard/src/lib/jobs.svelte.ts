@@ -1,12 +1,13 @@
 // All jobs, loaded once and shared by the list, the palette and the filters. Newer data about a job replaces older data.
+import { ApiError } from './api';
 import { Pages } from './resource.svelte';
 import { store } from './store.svelte';
 import type { ClusterEvent, JobSummary, Recent } from './types';
 
 const MOST = 20_000;
 const SOON_MS = 4000;
-/** Events after which a job has another pause or circuit breaker. */
-const CHANGES = new Set(['job_paused', 'job_paused_after_failures', 'job_resumed', 'job_breaker_opened', 'job_breaker_closed']);
+/** Events after which a job is new, gone, or has another definition, pause or circuit breaker. */
+const CHANGES = new Set(['job_created', 'job_changed', 'job_deleted', 'job_paused', 'job_paused_after_failures', 'job_resumed', 'job_breaker_opened', 'job_breaker_closed']);
 const MOST_FOLLOWED = 20;
 
 class Jobs {
@@ -32,18 +33,24 @@ class Jobs {
     await this.pages.all(MOST);
   }
 
-  /** Replaces a job with the one that the server returned. */
+  /** Replaces a job with the one that the server returned, or adds it. */
   put(job: JobSummary): void {
-    this.pages.replace(this.pages.rows.map((known) => (known.name === job.name ? job : known)));
+    const rows = this.pages.rows;
+    if (rows.some((known) => known.name === job.name)) this.pages.replace(rows.map((known) => (known.name === job.name ? job : known)));
+    else if (this.ready) this.pages.replace([...rows, job].sort((a, b) => (a.name < b.name ? -1 : 1)));
+  }
+
+  remove(name: string): void {
+    this.pages.replace(this.pages.rows.filter((known) => known.name !== name));
   }
 
   /** Loads jobs again that events report as changed. `seen` is the newest event that was followed before. */
   async follow(events: readonly ClusterEvent[], seen: string): Promise<void> {
     const changed = new Set(events.filter((event) => event.id > seen && CHANGES.has(event.kind)).map((event) => String(event.fields.job)));
-    const known = this.pages.rows.filter((job) => changed.has(job.name)).slice(0, MOST_FOLLOWED);
-    for (const { name } of known) {
-      const job = await store.api.get('/jobs/{name}', { params: { path: { name } } }).catch(() => null);
-      if (job !== null) this.put(job);
+    for (const name of [...changed].slice(0, MOST_FOLLOWED)) {
+      const job = await store.api.get('/jobs/{name}', { params: { path: { name } } }).catch((error: ApiError) => error);
+      if (!(job instanceof ApiError)) this.put(job);
+      else if (job.status === 404) this.remove(name);
     }
   }
 

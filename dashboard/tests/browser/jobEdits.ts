@@ -13,9 +13,17 @@ export class JobEdits {
   readonly jobs = new Map<string, Job | null>();
   readonly versions = new Map<string, Version[]>();
 
+  /** The bodies of all requests that change something. */
+  readonly bodies: [string, Doc][] = [];
+
   constructor(private readonly world: World) {}
 
+  sent(request: string): Doc | undefined {
+    return this.bodies.findLast(([one]) => one === request)?.[1];
+  }
+
   answer(method: string, path: string, body: Doc, expected: number | null): Answer | null {
+    if (method !== 'GET') this.bodies.push([`${method} ${path}`, body]);
     if (path === '/jobs/plan') return this.plan((body.jobs as Doc[])[0]!);
     if (path === '/jobs' && method === 'POST') return this.world.named(String(body.name)) === null ? this.write(body, null, 'ada') : [409, { title: 'Conflict', status: 409, detail: 'it exists' }];
     const name = decodeURIComponent(/^\/jobs\/([^/]+)$/.exec(path)?.[1] ?? '');
@@ -48,7 +56,7 @@ export class JobEdits {
     const job = this.world.named(name);
     if (job === null) return [];
     const first = (definitionOf(job) as Doc);
-    return Array.from({ length: job.version }, (_, i) => ({ version: i + 1, at: `2026-1${i % 3}-01T08:00:00Z`, by: i % 2 === 0 ? 'ada' : 'grace', state: i === 1 ? 'paused' : 'active', since: null, job: (i === job.version - 1 ? first : { ...first, timeout: `${(i + 1) * 5}m` }) as never }));
+    return Array.from({ length: job.version }, (_, i) => ({ version: i + 1, at: `2026-1${i % 3}-01T08:00:00Z`, by: i % 2 === 0 ? 'ada' : 'grace', state: i === 1 ? 'paused' : 'active', since: null, job: (i === job.version - 1 ? first : { ...first, timeout: `${(i + 1) * 7}m` }) as never }));
   }
 
   private plan(document: Doc): Answer {
