@@ -24,6 +24,8 @@ export interface Bar extends Piece {
 export interface Lane {
   node: string;
   rows: number;
+  /** How many more rows the lane would need; their bars are left out. */
+  folded: number;
   /** The number of rows in the lanes above. */
   top: number;
   bars: Bar[];
@@ -81,9 +83,9 @@ function piecesOf(run: RunSummary): Piece[] {
 }
 
 /** Lays out the runs of a span with a lane for each node. A bar goes into the first row in which it overlaps nothing.
- *  Waits shorter than `least` are left out, and every bar takes up at least that much time.
+ *  Waits shorter than `least` are left out, and every bar takes up at least that much time. A lane has at most `most` rows.
  */
-export function layout(runs: readonly RunSummary[], nodes: readonly string[], span: { from: number; to: number }, least: number): Layout {
+export function layout(runs: readonly RunSummary[], nodes: readonly string[], span: { from: number; to: number }, least: number, most = Infinity): Layout {
   const found: Piece[] = [];
   let count = 0;
   for (const run of runs) {
@@ -94,7 +96,7 @@ export function layout(runs: readonly RunSummary[], nodes: readonly string[], sp
   }
   found.sort((a, b) => a.from - b.from);
   const all = [...new Set([...nodes, ...found.map((piece) => piece.node)])].sort(order.compare);
-  const lanes = all.map<Lane>((node) => ({ node, rows: 1, top: 0, bars: [] }));
+  const lanes = all.map<Lane>((node) => ({ node, rows: 1, folded: 0, top: 0, bars: [] }));
   const place = new Map(all.map((node, i) => [node, i]));
   const ends = all.map<number[]>(() => []);
   for (const piece of found) {
@@ -103,11 +105,12 @@ export function layout(runs: readonly RunSummary[], nodes: readonly string[], sp
     let row = busy.findIndex((end) => end <= piece.from);
     if (row < 0) row = busy.length;
     busy[row] = Math.max(piece.to, piece.from + least);
-    lanes[lane]!.bars.push({ ...piece, lane, row });
+    if (row < most) lanes[lane]!.bars.push({ ...piece, lane, row });
   }
   let rows = 0;
   lanes.forEach((lane, i) => {
-    lane.rows = Math.max(1, ends[i]!.length);
+    lane.rows = Math.max(1, Math.min(most, ends[i]!.length));
+    lane.folded = Math.max(0, ends[i]!.length - most);
     lane.top = rows;
     rows += lane.rows;
   });
@@ -122,4 +125,17 @@ export function ticks(from: number, to: number, width: number, apart = 90, offse
   const found: number[] = [];
   for (let at = Math.ceil((from + offset) / step) * step - offset; at <= to; at += step) found.push(at);
   return found;
+}
+
+/** The row of each of these times, which are sorted: the first one in which the last time is far enough away. The last row
+ *  takes what finds no room.
+ */
+export function stacked(times: readonly number[], apart: number, rows: number): number[] {
+  const last = new Array<number>(rows).fill(-Infinity);
+  return times.map((at) => {
+    const free = last.findIndex((before) => at - before >= apart);
+    const row = free < 0 ? rows - 1 : free;
+    last[row] = at;
+    return row;
+  });
 }
