@@ -55,6 +55,8 @@ export class Api {
   private renewing: Promise<boolean> | null = null;
   private readonly client: Client<Paths>;
   onLogin: (me: Me | null) => void = () => {};
+  /** The instant at which the page is frozen: what is read ends there. */
+  frozenAt: () => number | null = () => null;
 
   constructor(
     private readonly fetch: (request: Request) => Promise<Response> = (request) => globalThis.fetch(request),
@@ -82,6 +84,14 @@ export class Api {
   }
 
   private async call<T>(method: Method, path: string, options: readonly unknown[]): Promise<T> {
+    const at = method === 'get' ? this.frozenAt() : null;
+    if (at === null) return this.ask(method, path, options);
+    const { askedAt, answeredAt } = await import('./past');
+    const [asked] = options as [Parameters<typeof askedAt>[1]];
+    return answeredAt(path, await this.ask(method, path, [askedAt(path, asked, at)]), asked, at) as T;
+  }
+
+  private async ask<T>(method: Method, path: string, options: readonly unknown[]): Promise<T> {
     try {
       const { data } = await this.client.request(method, path as never, ...(options as []));
       return data as T;

@@ -35,10 +35,11 @@ class Router {
     this.read();
   }
 
-  /** A link to another view that keeps the range of time and the zone. */
+  /** A link to another view that keeps the instant at which the page is frozen, the range of time and the zone. */
   carry(address: string): string {
-    const here = new URL(address, location.origin).pathname === this.path;
-    return carried(address, here ? [] : this.range, zone.choice === 'local' ? null : zone.choice);
+    const url = new URL(address, location.origin);
+    if (this.query.has('at') && !url.searchParams.has('at')) url.searchParams.set('at', this.get('at'));
+    return carried(url.pathname + url.search, url.pathname === this.path ? [] : this.range, zone.choice === 'local' ? null : zone.choice);
   }
 
   /** The URL with some parameters changed; empty ones are removed. */

@@ -1,5 +1,6 @@
 // Reactive state between the socket and the views: the cluster, the login and the clock. Views read from here.
 import { Api, ApiError } from './api';
+import { frozen } from './frozen.svelte';
 import { backoff, Live, type Link } from './live';
 import { covers, roleFor } from './permissions';
 import { apply, initialState, withHistory, withoutTail, withPastEvents, withReplayCount, type State } from './state';
@@ -25,7 +26,7 @@ interface Probed {
 /** The API adds this to the address after a login through the identity provider. */
 const SIGNED_IN = '#signed-in';
 
-export type Liveness = 'live' | 'late' | 'stale' | 'connecting';
+export type Liveness = 'live' | 'late' | 'stale' | 'connecting' | 'frozen';
 
 class Store {
   state = $state.raw<State>(initialState());
@@ -66,7 +67,7 @@ class Store {
   values = $derived(this.state.values);
   age = $derived(this.lastMessageAt === 0 ? Infinity : Math.max(0, this.now - this.lastMessageAt - this.skew));
   liveness = $derived<Liveness>(
-    this.lastMessageAt === 0 ? 'connecting' : this.age > RED_MS ? 'stale' : this.age > AMBER_MS || this.link.state !== 'live' ? 'late' : 'live',
+    frozen.at !== null ? 'frozen' : this.lastMessageAt === 0 ? 'connecting' : this.age > RED_MS ? 'stale' : this.age > AMBER_MS || this.link.state !== 'live' ? 'late' : 'live',
   );
   /** What the readiness probe returned; it is requested only while no ticks arrive. */
   private probed = $state.raw<Probed>(NOTHING_PROBED);
@@ -82,26 +83,29 @@ class Store {
   });
 
   constructor() {
+    this.api.frozenAt = () => frozen.at;
     this.api.onLogin = (me) => {
       this.me = me;
       this.chaos = false;
       if (me === null) this.live.stop();
       else {
-        this.live.start();
-        void this.loadPastEvents();
+        if (frozen.at === null) {
+          this.live.start();
+          void this.loadPastEvents();
+        }
         if (this.may(roleFor('chaos'))) void this.api.get('/cluster/settings').then(({ chaos }) => (this.chaos = chaos)).catch(() => undefined);
       }
     };
     setInterval(() => {
       // Each tick moves the clock. This timer moves it only when none arrives, so views render once a second.
-      if (Date.now() - this.lastMessageAt < SILENT_MS) return;
+      if (frozen.at !== null || Date.now() - this.lastMessageAt < SILENT_MS) return;
       this.now = this.time();
       const silentFor = Date.now() - Math.max(this.lastMessageAt, this.startedAt);
       if ((this.me !== null || this.slow) && silentFor > AMBER_MS && this.now % PROBE_MS < 1000) void this.probe();
     }, 1000);
     addEventListener('online', () => this.live.reconnect());
     document.addEventListener('visibilitychange', () => {
-      if (!document.hidden) {
+      if (!document.hidden && frozen.at === null) {
         this.now = this.time();
         this.live.reconnect();
       }
@@ -110,7 +114,24 @@ class Store {
 
   /** The cluster's clock right now; `now` is the value at the last tick. */
   time(): number {
-    return Date.now() + this.skew;
+    return frozen.at ?? Date.now() + this.skew;
+  }
+
+  /** Stops the clock and the updates at an instant; null: begins again with a new snapshot. */
+  freeze(at: number | null): void {
+    if (at === null) {
+      this.now = this.time();
+      if (this.me !== null) {
+        this.live.start();
+        void this.loadPastEvents();
+      }
+      return;
+    }
+    this.live.stop();
+    this.pauseView(false);
+    this.state = initialState();
+    this.lastMessageAt = 0;
+    this.now = at;
   }
 
   async begin(): Promise<void> {
@@ -145,7 +166,7 @@ class Store {
 
   /** Whether the server would allow an action that needs this role. */
   may(role: Role, job: string | null = null): boolean {
-    if (this.me === null || !covers(this.me.role, role)) return false;
+    if (this.me === null || frozen.at !== null || !covers(this.me.role, role)) return false;
     const { jobs } = this.me;
     return jobs.length === 0 || (job !== null && jobs.some((pattern) => matches(pattern, job)));
   }
