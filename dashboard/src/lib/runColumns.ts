@@ -17,13 +17,13 @@ const COLUMNS: readonly RunColumn[] = [
   { key: 'job', title: 'Job', share: 2, min: 140, rank: 0 },
   { key: 'fire', title: 'Due', share: 1, min: 140, rank: 0 },
   { key: 'kind', title: 'Kind', share: 0, min: 72, rank: 6 },
-  { key: 'node', title: 'Node', share: 1, min: 80, rank: 2 },
-  { key: 'attempt', title: 'Attempt', share: 0, min: 64, end: true, rank: 4 },
-  { key: 'late', title: 'Late', share: 0, min: 76, end: true, rank: 5 },
+  { key: 'node', title: 'Node', share: 1, min: 80, rank: 3 },
+  { key: 'attempt', title: 'Attempt', share: 0, min: 64, end: true, rank: 5 },
+  { key: 'late', title: 'Late', share: 0, min: 76, end: true, rank: 4 },
   { key: 'started', title: 'Started', share: 1, min: 140, rank: 7 },
   { key: 'ended', title: 'Ended', share: 1, min: 140, rank: 7 },
-  { key: 'took', title: 'Duration', share: 0, min: 76, end: true, rank: 1 },
-  { key: 'error', title: 'Message', share: 2.4, min: 120, rank: 3 },
+  { key: 'took', title: 'Duration', share: 0, min: 76, end: true, rank: 2 },
+  { key: 'error', title: 'Message', share: 2.4, min: 120, rank: 1 },
   { key: 'id', title: 'Run', share: 2, min: 180, rank: 8 },
 ];
 
