@@ -55,6 +55,19 @@ export function layersOf(graph: JobGraph): Map<string, number> {
   return layers;
 }
 
+/** A job, everything that leads to it and everything that follows it. */
+export function relatedTo(graph: JobGraph, job: string): ReadonlySet<string> {
+  const found = new Set([job]);
+  for (const [from, to] of [['upstream', 'job'], ['job', 'upstream']] as const) {
+    const next = new Map<string, string[]>();
+    for (const edge of graph.edges) next.set(edge[from], [...(next.get(edge[from]) ?? []), edge[to]]);
+    const seen = new Set([job]);
+    for (const one of seen) for (const other of next.get(one) ?? []) seen.add(other);
+    for (const one of seen) found.add(one);
+  }
+  return found;
+}
+
 export function draw(graph: JobGraph): Drawing {
   const layers = layersOf(graph);
   const columns: string[][] = [];

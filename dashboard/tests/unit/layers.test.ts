@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { BOX, draw, layersOf } from '../../src/lib/layers';
+import { BOX, draw, layersOf, relatedTo } from '../../src/lib/layers';
 import type { JobGraph } from '../../src/lib/types';
 
 function graph(...edges: [string, string, JobGraph['edges'][number]['on']?][]): JobGraph {
@@ -40,4 +40,10 @@ test('without jobs the drawing is empty', () => {
 test('a thousand jobs in a row are drawn', () => {
   const edges = Array.from({ length: 1000 }, (_, n): [string, string] => [`n${n}`, `n${n + 1}`]);
   expect(draw(graph(...edges)).boxes).toHaveLength(1001);
+});
+
+test('a job is related to what leads to it and to what follows it, but not to what else follows those', () => {
+  const found = graph(['import', 'left'], ['import', 'right'], ['left', 'report'], ['right', 'index'], ['report', 'mail'], ['other', 'mail']);
+  expect([...relatedTo(found, 'left')].sort()).toEqual(['import', 'left', 'mail', 'report']);
+  expect([...relatedTo(graph(['a', 'b'], ['b', 'a']), 'a')].sort()).toEqual(['a', 'b']);
 });
