@@ -49,7 +49,7 @@ describe('the time range', () => {
 
 describe('the lanes', () => {
   const run = (n: number): RunSummary => ({
-    id: `etl@${n}`, job: 'etl', fire_at: at(0), state: 'running', attempt: 1, max_attempts: 1, fence: n, node: 'a#1', started_at: at(0), ended_at: null,
+    id: `etl@${n}`, job: 'etl', fire_at: at(0), kind: 'cron', state: 'running', attempt: 1, max_attempts: 1, fence: n, node: 'a#1', started_at: at(0), ended_at: null,
     lateness_ms: 0, duration_ms: null, outcome: null, reason: null, error: null, attempts: [], dead: false,
   });
 
