@@ -130,6 +130,8 @@ class RunSchema(Schema):
     """Fencing token of the last dispatch."""
     term: int
     """Term of the leader that dispatched it."""
+    ver: int
+    """Version of the job that it ran, or will run."""
     node: str | None
     """The node, as `<name>#<incarnation>`."""
     created_at: str
@@ -330,6 +332,7 @@ def run_schema(run: Run) -> RunSchema:
         "max_attempts": run.max_attempts,
         "fence": run.fence,
         "term": run.term,
+        "ver": run.job_ver,
         "node": run.node,
         "created_at": iso(run.created_at),
         "dispatched_at": optional_iso(run.dispatched_at),

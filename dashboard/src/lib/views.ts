@@ -26,6 +26,7 @@ export const VIEWS: View[] = [
   { name: 'nodes', title: 'Nodes', path: /^\/nodes$/, href: '/nodes', icon: 'nodes', key: 'n', load: () => import('../views/Nodes.svelte') },
   { name: 'limits', title: 'Limits', path: /^\/limits$/, href: '/limits', icon: 'limits', key: 'm', load: () => import('../views/Limits.svelte') },
   { name: 'load', title: 'Schedule load', path: /^\/load$/, href: '/load', icon: 'load', key: 'h', load: () => import('../views/Load.svelte') },
+  { name: 'incident', title: 'Incident', path: /^\/incident$/, href: '/incident', icon: 'warn', key: 'i', load: () => import('../views/Incident.svelte') },
   { name: 'cron', title: 'Cron builder', path: /^\/cron$/, href: '/cron', icon: 'cron', key: 'c', load: () => import('../views/Cron.svelte') },
   { name: 'sessions', title: 'Sessions', path: /^\/sessions$/, href: '/sessions', icon: 'user', key: 's', load: () => import('../views/Sessions.svelte') },
   { name: 'audit', title: 'Audit log', path: /^\/audit$/, href: '/audit', icon: 'table', key: 'a', load: () => import('../views/Audit.svelte') },
@@ -34,6 +35,7 @@ export const VIEWS: View[] = [
   { name: 'editJob', title: 'Edit job', path: /^\/jobs\/([^/]+)\/edit$/, href: null, icon: 'jobs', key: null, load: () => import('../views/JobEdit.svelte') },
   { name: 'job', title: 'Job', path: one('jobs'), href: null, icon: 'jobs', key: null, load: () => import('../views/Job.svelte') },
   { name: 'node', title: 'Node', path: one('nodes'), href: null, icon: 'nodes', key: null, load: () => import('../views/Node.svelte') },
+  { name: 'compare', title: 'Compare runs', path: /^\/compare$/, href: null, icon: 'runs', key: null, load: () => import('../views/Compare.svelte') },
   { name: 'run', title: 'Run', path: one('runs'), href: null, icon: 'runs', key: null, load: () => import('../views/Run.svelte') },
 ];
 

@@ -29,6 +29,12 @@ export function lateStart(run: Run): Schemas['LateStartSchema'] | null {
   };
 }
 
+/** Running runs take longer than usual. */
+export function withUsual<T extends { chain: object[] }>(run: Run, why: T): T {
+  if (run.state !== 'running') return why;
+  return { ...why, chain: [...why.chain, { step: 'runs', since: run.started_at, attempt: 1, node: run.node, usual_ms: 2400, usual_of: 50, long: true }] };
+}
+
 function marks(world: World, since: number, until: number): Schemas['ClusterMarkSchema'][] {
   const now = world.now();
   const all: Schemas['ClusterMarkSchema'][] = [

@@ -13,7 +13,7 @@ import type { Job, JobSummary, Span } from '../../src/lib/types';
 import { healthCounts } from './troubles';
 import { JobEdits } from './jobEdits';
 import { Administration } from './administration';
-import { lateStart, past } from './past';
+import { lateStart, past, withUsual } from './past';
 import { runRoutes, runSummary } from './runRoutes';
 import { DESCRIPTIONS, EDGES, SMALL, World, type Scale } from './world';
 
@@ -246,7 +246,7 @@ export class Stage {
         case 'history':
           return [200, { items: this.edits.history(job.name), next_cursor: null }];
         case 'runs':
-          return page(Array.from({ length: 120 }, (_, i) => runSummary({ ...world.run(i * 3 + 2), job: job.name })));
+          return page(Array.from({ length: 120 }, (_, i) => runSummary({ ...world.run(i * 3 + 2), job: job.name, ...(i === 0 && job.name === 'invoice-reminders' ? { state: 'failed', dead: true } : {}) })));
         case 'why':
           return [200, why(world, job.name)];
       }
@@ -282,7 +282,7 @@ export class Stage {
         case undefined:
           return [200, { ...run, ...(run.result_size !== null && query.get('whole') === 'true' ? { result: { rows: 'all of them' } } : {}), late: run.state === 'lost' ? [{ at: run.ended_at, node: run.node, fence: run.fence - 1, outcome: 'ok', result: null, error: null }] : [] }];
         case 'why':
-          return [200, { ...why(world, run.job, run.waiting), late: lateStart(run) }];
+          return [200, withUsual(run, { ...why(world, run.job, run.waiting), late: lateStart(run) })];
         case 'logs':
           return [200, { items: world.lines(run, 320), next_cursor: null }];
         case 'retry':
@@ -297,7 +297,8 @@ export class Stage {
     }
     if (path === '/events') {
       const kinds = query.getAll('kind');
-      return [200, { items: world.pastEvents().filter((event) => kinds.length === 0 || kinds.includes(event.kind)), next_cursor: null }];
+      const until = query.get('until') ?? '9';
+      return [200, { items: world.pastEvents().filter((event) => event.at < until && (kinds.length === 0 || kinds.includes(event.kind))), next_cursor: null }];
     }
     if (path === '/limits') return page(world.limits());
     if (path === '/audit') return page(world.audit(query));

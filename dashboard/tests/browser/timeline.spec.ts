@@ -14,6 +14,7 @@ test.describe('why a run was late', () => {
   test('its parts are on one axis with their lengths and words', async ({ stage, user }) => {
     const late = Array.from({ length: 40 }, (_, i) => stage.world.run(i + 20)).find((run) => run.id.endsWith('7') && run.started_at !== null)!.id;
     await open(user, `${stage.url}/runs/${encoded(late)}?tab=why`);
+    await user.emulateMedia({ reducedMotion: 'reduce' });
     const axis = user.getByRole('region', { name: 'Why it started late' });
     await expect(axis.getByRole('img', { name: /No leader 17 s, Planning 300 ms, Waiting 4.1 s/ })).toBeVisible();
     await expect(axis.getByRole('listitem')).toHaveCount(6);
@@ -55,7 +56,7 @@ test.describe('the timeline', () => {
     await user.getByRole('combobox', { name: 'Job' }).fill('sync-tokens');
     await user.keyboard.press('Tab');
     await expect.poll(() => stage.requests.some((one) => one.includes('/runs?') && one.includes('job=sync-tokens'))).toBe(true);
-    await user.getByLabel('Node').selectOption('us-east-1');
+    await user.getByLabel('Node', { exact: true }).selectOption('us-east-1');
     await expect(user).toHaveURL(/node=us-east-1/);
     await expect.poll(() => stage.requests.some((one) => one.includes('/timeline?') && one.includes('node=us-east-1'))).toBe(true);
   });

@@ -277,7 +277,7 @@ export class World {
     const id = `${job}@${iso(due).replaceAll(/[-:]/g, '')}~${slot}`;
     const resolved = this.resolved.has(id);
     return {
-      id, job, fire_at: iso(due), kind: slot % 40 === 7 ? 'manual' : 'cron', state, attempt: Math.max(1, attempt), max_attempts: 4, fence: fence + attempt, term: this.term,
+      id, job, fire_at: iso(due), kind: slot % 40 === 7 ? 'manual' : 'cron', state, attempt: Math.max(1, attempt), max_attempts: 4, fence: fence + attempt, term: this.term, ver: 3,
       node: state === 'skipped' ? null : `${node}#9f31c2`, created_at: iso(due + 5), dispatched_at: state === 'skipped' ? null : iso(due + 9),
       started_at: state === 'skipped' || state === 'dispatched' ? null : iso(attempts.length > 0 && !done && state === 'running' ? at : start),
       ended_at: done ? (last?.ended_at ?? iso(due + 6)) : null, check_at: state === 'retrying' ? iso(at) : null, lateness_ms: state === 'skipped' ? null : late,
