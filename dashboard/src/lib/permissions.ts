@@ -23,6 +23,12 @@ export const ACTIONS = {
   backfill: ['POST /jobs/{name}/backfill', 'POST /backfills/{id}/cancel'],
   closeBreaker: ['POST /jobs/{name}/close-breaker'],
   audit: ['GET /audit'],
+  users: ['GET /users', 'POST /users', 'PATCH /users/{name}', 'DELETE /users/{name}'],
+  keys: ['GET /api-keys', 'POST /api-keys', 'DELETE /api-keys/{name}'],
+  secrets: ['GET /secrets', 'GET /secrets/uses', 'POST /secrets', 'DELETE /secrets/{name}'],
+  alerts: ['POST /alerts', 'PUT /alerts/{name}', 'DELETE /alerts/{name}', 'POST /alerts/{name}/test'],
+  calendars: ['POST /calendars/{name}/read', 'PUT /calendars/{name}', 'DELETE /calendars/{name}'],
+  config: ['GET /cluster/config'],
   stepdown: ['POST /cluster/stepdown'],
   chaos: [
     'GET /chaos/nodes', 'POST /chaos/leader/kill', 'POST /chaos/nodes/{name}/pause', 'POST /chaos/nodes/{name}/resume',

@@ -28,8 +28,7 @@ export const VIEWS: View[] = [
   { name: 'load', title: 'Schedule load', path: /^\/load$/, href: '/load', icon: 'load', key: 'h', load: () => import('../views/Load.svelte') },
   { name: 'incident', title: 'Incident', path: /^\/incident$/, href: '/incident', icon: 'warn', key: 'i', load: () => import('../views/Incident.svelte') },
   { name: 'cron', title: 'Cron builder', path: /^\/cron$/, href: '/cron', icon: 'cron', key: 'c', load: () => import('../views/Cron.svelte') },
-  { name: 'sessions', title: 'Sessions', path: /^\/sessions$/, href: '/sessions', icon: 'user', key: 's', load: () => import('../views/Sessions.svelte') },
-  { name: 'audit', title: 'Audit log', path: /^\/audit$/, href: '/audit', icon: 'table', key: 'a', load: () => import('../views/Audit.svelte') },
+  { name: 'settings', title: 'Settings', path: /^\/settings(?:\/([\w-]+))?$/, href: '/settings', icon: 'settings', key: 's', load: () => import('../views/Settings.svelte') },
   { name: 'chaos', title: 'Chaos', path: /^\/chaos$/, href: '/chaos', icon: 'bolt', key: 'x', load: () => import('../views/Chaos.svelte') },
   { name: 'newJob', title: 'New job', path: /^\/jobs\/new$/, href: null, icon: 'jobs', key: null, load: () => import('../views/JobEdit.svelte') },
   { name: 'editJob', title: 'Edit job', path: /^\/jobs\/([^/]+)\/edit$/, href: null, icon: 'jobs', key: null, load: () => import('../views/JobEdit.svelte') },
@@ -40,6 +39,14 @@ export const VIEWS: View[] = [
 ];
 
 export const NAV = VIEWS.filter((view) => view.href !== null);
+
+/** Views that have moved, and where to. */
+const MOVED: Record<string, string> = { '/sessions': '/settings/sessions', '/audit': '/settings/audit', '/alerts': '/settings/alerts' };
+
+/** The present address of a view that has moved; null: it has not. */
+export function movedTo(path: string): string | null {
+  return MOVED[path] ?? null;
+}
 
 export function viewOf(path: string): { view: View; id: string } | null {
   for (const view of VIEWS) {

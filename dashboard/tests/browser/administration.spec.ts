@@ -63,3 +63,175 @@ test('a node is drained with a deadline, which can be changed', async ({ stage, 
   await expect(user.getByRole('link', { name: 'All runs' })).toBeVisible();
   await expect(user.locator('[data-act]')).toHaveCount(0);
 });
+
+test('users are created, changed, disabled and deleted', async ({ stage, user }) => {
+  await user.goto(`${stage.url}/settings`);
+  await live(user);
+  await expect(user).toHaveURL(/\/settings\/users$/);
+  await user.getByRole('button', { name: 'New user' }).click();
+  const dialog = user.getByRole('dialog');
+  await dialog.getByLabel('Name', { exact: true }).fill('grace');
+  await dialog.getByLabel('Password').fill('correct horse battery');
+  await dialog.getByLabel('Role').selectOption('editor');
+  await dialog.getByLabel('Job patterns').fill('billing-*, reports-*');
+  await dialog.getByLabel('May write jobs that run commands').check();
+  expect(await axe(user, 'user dialog', { switches: false })).toEqual([]);
+  await dialog.getByRole('button', { name: 'Create user' }).click();
+  await expect(dialog.getByRole('alert')).toHaveText("'grace' already exists");
+  await dialog.getByLabel('Name', { exact: true }).fill('barbara');
+  await dialog.getByRole('button', { name: 'Create user' }).click();
+  await expect(dialog).toHaveCount(0);
+  const row = user.getByRole('row').filter({ hasText: 'barbara' });
+  await expect(row).toContainText('billing-*, reports-*; may use commands');
+  expect(stage.administration.sent.at(-1)![1]).toEqual({ name: 'barbara', password: 'correct horse battery', role: 'editor', jobs: ['billing-*', 'reports-*'], allow_shell: true, allow_secrets: false });
+
+  await user.getByRole('button', { name: 'Change barbara' }).click();
+  await dialog.getByLabel('Role').selectOption('operator');
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await expect(row).toContainText('operator');
+  expect(stage.administration.sent.at(-1)![1]).toEqual({ role: 'operator' });
+  await user.getByRole('button', { name: 'Disable barbara' }).click();
+  await dialog.getByRole('button', { name: 'Disable' }).click();
+  await expect(row).toContainText('Disabled');
+  await user.getByRole('button', { name: 'Enable barbara' }).click();
+  await expect(row).not.toContainText('Disabled');
+  await user.getByRole('button', { name: 'Delete barbara' }).click();
+  await dialog.getByRole('button', { name: 'Delete user' }).click();
+  await expect(row).toHaveCount(0);
+  // People of the identity provider have their role from there.
+  await expect(user.getByRole('button', { name: /^Change oidc:/ })).toHaveCount(0);
+});
+
+test('an API key is shown once, and copied without the clipboard of a secure context', async ({ stage, user }) => {
+  await user.addInitScript(() => Object.defineProperty(navigator, 'clipboard', { value: undefined }));
+  await user.goto(`${stage.url}/settings/keys`);
+  await live(user);
+  await expect(user.getByRole('row').filter({ hasText: 'billing-*' })).toContainText('expired');
+  await user.getByRole('button', { name: 'New API key' }).click();
+  const dialog = user.getByRole('dialog');
+  await dialog.getByLabel('Name', { exact: true }).fill('deploy');
+  await dialog.getByRole('button', { name: 'Create key' }).click();
+  const key = await dialog.getByLabel('The key').inputValue();
+  await user.evaluate(() => document.addEventListener('copy', () => ((window as unknown as { copied: string }).copied = (document.activeElement as HTMLTextAreaElement).value)));
+  await dialog.getByRole('button', { name: 'Copy' }).click();
+  await expect(dialog.getByRole('status')).toContainText('Copied');
+  expect(await user.evaluate(() => (window as unknown as { copied: string }).copied)).toBe(key);
+  expect(await axe(user, 'new key', { switches: false })).toEqual([]);
+  await dialog.getByRole('button', { name: 'Done' }).click();
+  await expect(user.getByRole('row').filter({ hasText: 'deploy' })).toBeVisible();
+  await expect(user.getByText(key)).toHaveCount(0);
+  await user.getByRole('button', { name: 'Delete deploy' }).click();
+  await dialog.getByRole('button', { name: 'Delete key' }).click();
+  await expect(user.getByRole('row').filter({ hasText: 'deploy' })).toHaveCount(0);
+});
+
+test('secrets show where they are used, and are set without ever being shown', async ({ stage, user }) => {
+  await user.goto(`${stage.url}/settings/secrets`);
+  await live(user);
+  const rows = user.getByRole('list', { name: 'Secrets' }).getByRole('listitem');
+  await expect(rows.first()).toContainText(/MAIL_PASSWORD\s*Not set: what uses it fails/);
+  await expect(rows.filter({ hasText: 'PARTNER_TOKEN' }).getByRole('link', { name: 'sync-tokens' })).toHaveAttribute('href', '/jobs/sync-tokens');
+  await expect(rows.filter({ hasText: 'UNUSED' })).toContainText('Not used by any job or alert');
+  await user.getByRole('button', { name: 'Set MAIL_PASSWORD' }).click();
+  const dialog = user.getByRole('dialog');
+  await expect(dialog.getByRole('button', { name: 'Set secret' })).toBeDisabled();
+  await dialog.getByLabel('Value').fill('hunter2 hunter2');
+  await dialog.getByRole('button', { name: 'Set secret' }).click();
+  await expect(rows.filter({ hasText: 'MAIL_PASSWORD' })).toContainText(/set .* by ada/);
+  await expect(user.getByText('hunter2')).toHaveCount(0);
+  await user.getByRole('button', { name: 'Delete UNUSED' }).click();
+  await expect(dialog).toContainText('Nothing that is stored refers to it');
+  await dialog.getByRole('button', { name: 'Delete secret' }).click();
+  await expect(rows.filter({ hasText: 'UNUSED' })).toHaveCount(0);
+});
+
+test('alerts are added, edited, muted and tested, and show their deliveries', async ({ stage, user }) => {
+  await user.goto(`${stage.url}/settings/alerts`);
+  await live(user);
+  await user.getByRole('link', { name: 'billing', exact: true }).click();
+  const detail = user.getByRole('region', { name: 'Alert billing' });
+  await expect(detail.getByRole('row').filter({ hasText: 'Gave up' })).toContainText('503 Service Unavailable: the receiver is overloaded');
+  await expect(detail).not.toContainText('xyz');
+  await detail.getByRole('button', { name: 'Send a test' }).click();
+  await expect(detail.getByRole('status')).toContainText('Test: not accepted, status 404, 84 ms: no such hook');
+  await detail.getByRole('button', { name: 'Mute' }).click();
+  await expect(user.getByRole('listitem').filter({ hasText: 'billing-*' })).toContainText('Muted');
+  expect(stage.administration.sent.at(-1)![1]).toMatchObject({ enabled: false, late_after: '5m' });
+  await detail.getByRole('button', { name: 'Edit' }).click();
+  const dialog = user.getByRole('dialog');
+  await dialog.getByLabel('Late after').fill('10m');
+  await dialog.getByLabel('Combine notifications into digests').check();
+  expect(await axe(user, 'alert dialog', { switches: false })).toEqual([]);
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await expect(detail).toContainText('by job, after 30s, at most every 5m');
+  // The edit has not switched it on.
+  expect(stage.administration.sent.at(-1)![1]).toMatchObject({ enabled: false, late_after: '10m' });
+  await user.getByRole('button', { name: 'New alert' }).click();
+  await dialog.getByLabel('Name', { exact: true }).fill('mail');
+  await dialog.getByLabel('Send by').selectOption('email');
+  await dialog.getByLabel('Recipients').fill('ops@example.com, night@example.com');
+  await dialog.getByRole('button', { name: 'Create alert' }).click();
+  await expect(user.getByRole('region', { name: 'Alert mail' })).toContainText('No notifications sent yet');
+  expect(stage.administration.sent.at(-1)![1]).toEqual({ name: 'mail', on: ['failed', 'recovered'], jobs: [], email: { to: ['ops@example.com', 'night@example.com'], log_lines: 20 } });
+  await user.getByRole('button', { name: 'Delete alert' }).click();
+  await dialog.getByRole('button', { name: 'Delete alert' }).click();
+  await expect(user.getByRole('region', { name: /^Alert / })).toHaveCount(0);
+});
+
+test('a calendar shows its year and its jobs, and is imported from an iCalendar file', async ({ stage, user }) => {
+  await user.goto(`${stage.url}/settings/calendars`);
+  await live(user);
+  await user.getByRole('link', { name: 'holidays' }).click();
+  const detail = user.getByRole('region', { name: 'Calendar holidays' });
+  await expect(detail).toContainText('11 days in the next 12 months');
+  await expect(detail.locator('.month')).toHaveCount(12);
+  await expect(detail.locator('.on')).toHaveCount(11);
+  await expect(detail.getByRole('link', { name: 'close-month' })).toBeVisible();
+  await expect(detail.getByRole('button', { name: 'Delete calendar' })).toBeDisabled();
+  await user.getByRole('button', { name: 'Import iCal' }).click();
+  const dialog = user.getByRole('dialog');
+  await dialog.getByLabel('Name of the calendar').fill('holidays');
+  await dialog.getByLabel('File (.ics)').setInputFiles({ name: 'x.ics', mimeType: 'text/calendar', buffer: Buffer.from('nothing') });
+  await dialog.getByRole('button', { name: 'Read file' }).click();
+  await expect(dialog.getByRole('alert')).toContainText('this is no iCalendar file');
+  await dialog.getByLabel('File (.ics)').setInputFiles({ name: 'x.ics', mimeType: 'text/calendar', buffer: Buffer.from('BEGIN:VCALENDAR') });
+  await dialog.getByRole('button', { name: 'Read file' }).click();
+  await expect(dialog.getByRole('status')).toContainText('2 entries of days and 0 windows');
+  await expect(dialog.getByRole('status')).toContainText('1 left out (cancelled)');
+  await expect(dialog.getByRole('status')).toContainText('close-month: 1 fire skipped');
+  expect(await axe(user, 'import dialog', { switches: false })).toEqual([]);
+  await dialog.getByRole('button', { name: 'Change calendar' }).click();
+  await expect(user.getByText('Calendar holidays imported')).toBeVisible();
+  expect(stage.administration.sent.at(-1)![0]).toBe('PUT /calendars/holidays');
+});
+
+test('the configuration has values, defaults and sources, and can be searched', async ({ stage, user }) => {
+  await user.goto(`${stage.url}/settings/configuration`);
+  await live(user);
+  const rows = user.getByRole('list', { name: 'Settings' }).getByRole('listitem');
+  await expect(rows.filter({ hasText: 'CRONFLOW_SLOTS' })).toContainText(/4\s*cronflow\.toml, default 16/);
+  await expect(rows.filter({ hasText: 'CRONFLOW_ADMIN_PASSWORD' }).getByLabel('set, never shown')).toBeVisible();
+  await user.getByLabel('Only those that are set').check();
+  await expect(rows).toHaveCount(3);
+  await user.getByLabel('Search settings').fill('concurrently');
+  await expect(rows).toHaveCount(1);
+  await expect(user).toHaveURL(/q=concurrently/);
+});
+
+test('a viewer sees only what a viewer may read, and no action', async ({ stage, user }) => {
+  stage.world.role = 'viewer';
+  await user.goto(`${stage.url}/settings`);
+  await live(user);
+  await expect(user).toHaveURL(/\/settings\/roles$/);
+  const sections = user.getByRole('navigation', { name: 'Settings' }).getByRole('link');
+  await expect(sections).toHaveText(['Roles', 'Sessions', 'Alerts', 'Calendars', 'Limits']);
+  for (const address of ['roles', 'sessions', 'alerts?name=billing', 'calendars?name=holidays']) {
+    await user.goto(`${stage.url}/settings/${address}`);
+    await live(user);
+    await expect(user.locator('.section > *').first()).toBeVisible();
+    await expect(user.locator('[data-act]')).toHaveCount(0);
+  }
+  await user.goto(`${stage.url}/settings/users`);
+  await expect(user.getByText('Only an admin sees this section')).toBeVisible();
+  expect(stage.requests.filter((request) => /users|api-keys|secrets|cluster\/config/.test(request))).toEqual([]);
+});

@@ -17,7 +17,7 @@ describe('the actions of the page', () => {
   });
 
   it('include every call that needs more than a viewer', () => {
-    const calls = sources.flatMap((text) => [...text.matchAll(/\bapi\.(get|post|put|patch)\('([^']+)'/g)].map(([, method, path]) => `${method!.toUpperCase()} ${path}`));
+    const calls = sources.flatMap((text) => [...text.matchAll(/\bapi\.(get|post|put|patch|delete)\('([^']+)'/g)].map(([, method, path]) => `${method!.toUpperCase()} ${path}`));
     const restricted = [...new Set(calls)].filter((call) => call in ROLES && ROLES[call as keyof typeof ROLES] !== 'viewer');
     expect(restricted.length).toBeGreaterThan(10);
     expect(Object.values(ACTIONS).flat().toSorted()).toEqual(restricted.toSorted());
