@@ -349,6 +349,93 @@ test('a node has a page with what runs on it and its history, and is drained wit
   await expect(page.getByRole('region', { name: 'History' })).toContainText(`${node} accepts work again`);
 });
 
+test('the settings manage users, keys, secrets, alerts and calendars', async () => {
+  const dialog = page.getByRole('dialog');
+  const row = (text: string) => page.getByRole('row').filter({ hasText: text });
+  await open('/settings/users');
+  await act('users', button('New user'));
+  await dialog.getByLabel('Name', { exact: true }).fill('barbara');
+  await dialog.getByLabel('Password').fill('correct horse battery');
+  await dialog.getByLabel('Role').selectOption('editor');
+  await dialog.getByLabel('Job patterns').fill('tick');
+  await confirm('Create user');
+  await expect(row('barbara')).toContainText('tick');
+  await act('users', button('Change barbara'));
+  await dialog.getByLabel('Job patterns').fill('');
+  await confirm('Save');
+  await expect(row('barbara')).toContainText('*');
+  await act('users', button('Disable barbara'));
+  await confirm('Disable');
+  await act('users', button('Enable barbara'));
+  await act('users', button('Delete barbara'));
+  await confirm('Delete user');
+  await expect(row('barbara')).toHaveCount(0);
+
+  await open('/settings/keys');
+  await act('keys', button('New API key'));
+  await dialog.getByLabel('Name', { exact: true }).fill('deploy');
+  await dialog.getByRole('button', { name: 'Create key' }).click();
+  const key = await dialog.getByLabel('The key').inputValue();
+  const answer = await fetch(`${cluster.url}/api/v1/auth/me`, { headers: { Authorization: `Bearer ${key}` } });
+  expect(await answer.json()).toMatchObject({ name: 'key:deploy', role: 'viewer' });
+  await dialog.getByRole('button', { name: 'Done' }).click();
+  await act('keys', button('Delete deploy'));
+  await confirm('Delete key');
+  await expect(row('deploy')).toHaveCount(0);
+
+  await open('/settings/alerts');
+  await act('alerts', button('New alert'));
+  await dialog.getByLabel('Name', { exact: true }).fill('night');
+  await dialog.getByLabel('Address').fill('http://127.0.0.1:9/hook');
+  await dialog.getByLabel('Secret that signs').fill('${secret:HOOK_KEY}');
+  await confirm('Create alert');
+  const alert = page.getByRole('region', { name: 'Alert night' });
+  await act('alerts', alert.getByRole('button', { name: 'Send a test' }));
+  await expect(alert.getByRole('status')).toContainText('The receiver did not accept the test');
+  await act('alerts', alert.getByRole('button', { name: 'Mute' }));
+  await act('alerts', alert.getByRole('button', { name: 'Unmute' }));
+  await act('alerts', alert.getByRole('button', { name: 'Edit' }));
+  await dialog.getByLabel('Late', { exact: true }).check();
+  await confirm('Save');
+  await expect(alert).toContainText('Failed, Recovered, Late');
+
+  await open('/settings/secrets');
+  const secret = page.getByRole('listitem').filter({ hasText: 'HOOK_KEY' });
+  await expect(secret).toContainText('Not set');
+  await expect(secret.getByRole('link', { name: 'alert night' })).toBeVisible();
+  await act('secrets', secret.getByRole('button', { name: 'Set HOOK_KEY' }));
+  await dialog.getByLabel('Value').fill('hunter2 hunter2');
+  await confirm('Set secret');
+  await expect(secret).toContainText(/set .* by admin/);
+  await act('secrets', secret.getByRole('button', { name: 'Delete HOOK_KEY' }));
+  await confirm('Delete secret');
+  await expect(secret).toContainText('Not set');
+  await open('/settings/alerts?name=night');
+  await act('alerts', button('Delete alert'));
+  await confirm('Delete alert');
+
+  await open('/settings/calendars');
+  await act('calendars', button('Import iCal'));
+  await dialog.getByLabel('Name of the calendar').fill('holidays');
+  const day = new Date(Date.now() + 40 * 86_400e3).toISOString().slice(0, 10);
+  const lines = ['BEGIN:VCALENDAR', 'VERSION:2.0', 'PRODID:x', 'BEGIN:VEVENT', 'UID:1', 'SUMMARY:Founding day', `DTSTART;VALUE=DATE:${day.replaceAll('-', '')}`, 'END:VEVENT', 'END:VCALENDAR', ''];
+  await dialog.getByLabel('File (.ics)').setInputFiles({ name: 'x.ics', mimeType: 'text/calendar', buffer: Buffer.from(lines.join('\r\n')) });
+  await dialog.getByRole('button', { name: 'Read file' }).click();
+  await expect(dialog.getByRole('status')).toContainText('1 entry of days and 0 windows');
+  await confirm('Create calendar');
+  const calendar = page.getByRole('region', { name: 'Calendar holidays' });
+  await expect(calendar.getByRole('region', { name: 'Days' })).toContainText(`${day}`);
+  await expect(calendar.locator('.on')).toHaveCount(1);
+  await act('calendars', calendar.getByRole('button', { name: 'Delete calendar' }));
+  await confirm('Delete calendar');
+
+  // To read the configuration is an action without a button.
+  await open('/settings/configuration?q=namespace');
+  await expect(page.locator('[data-act=config]')).toBeVisible();
+  await expect(page.getByRole('listitem').filter({ hasText: 'CRONFLOW_NAMESPACE' })).toContainText('Name of the cluster');
+  clicked.set('config', new Set(['']));
+});
+
 test('in maintenance nothing starts; a breaker is closed, and a backfill is requested and cancelled', async () => {
   await open('/nodes');
   await act('maintenance', button('Start maintenance'));
@@ -593,7 +680,7 @@ test('a viewer sees every view but no action that needs a higher role', async ({
   await login(viewer, VIEWER);
   const dead = await waitFor('a dead letter', async () => (await cluster.runs('dead=true')).items[0]);
   await expect(viewer.getByRole('navigation').getByText('Audit log')).toHaveCount(0);
-  const views = VIEWS.flatMap((view) => view.href ?? []).filter((href) => href !== '/audit');
+  const views = VIEWS.flatMap((view) => view.href ?? []).concat('/settings/sessions', '/settings/alerts', '/settings/calendars');
   for (const view of [...views, '/load?job=nightly-backup', '/jobs/nightly-backup?tab=next', `/runs/${encodeURIComponent(dead.id)}`, `/runs/${encodeURIComponent(id)}`]) {
     await open(view, viewer);
     const shown = await viewer.locator('[data-act]').or(viewer.locator('button:not([aria-pressed])', { hasText: new RegExp(`^\\s*(${labels.map((label) => label.replace(/[^\w ]/g, '.')).join('|')})\\s*$`) })).allTextContents();
@@ -611,7 +698,7 @@ test('the audit log has every action with its user', async () => {
   const done = (await cluster.audit()).items.filter((entry) => entry.by === ADMIN.name && entry.address !== null);
   expect([...new Set(done.map((entry) => entry.action))]).toEqual(expect.arrayContaining([
     'job.pause', 'job.resume', 'job.change', 'job.run', 'run.cancel', 'run.retry', 'run.ack', 'node.drain', 'node.undrain',
-    'cluster.stepdown', 'cluster.maintenance', 'job.close_breaker', 'job.backfill', 'backfill.cancel', 'chaos.kill', 'chaos.pause', 'chaos.resume', 'chaos.flush',
+    'cluster.stepdown', 'cluster.maintenance', 'job.close_breaker', 'job.backfill', 'backfill.cancel', 'user.create', 'user.change', 'user.delete', 'alert.create', 'alert.test', 'secret.delete', 'calendar.create', 'chaos.kill', 'chaos.pause', 'chaos.resume', 'chaos.flush',
   ]));
 });
 
