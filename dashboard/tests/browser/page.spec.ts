@@ -156,7 +156,7 @@ test('limits, pauses, open breakers and backfills are shown and changed', async 
   await user.goto(`${stage.url}/limits`);
   await live(user);
   const warehouse = user.getByRole('listitem', { name: 'Limit warehouse' });
-  await expect(warehouse).toContainText('8 of 8 may execute at the same time');
+  await expect(warehouse).toContainText('8 of 8 permits in use');
   await expect(warehouse.getByRole('meter')).toHaveAttribute('aria-valuenow', '8');
   await expect(warehouse.getByRole('button', { name: 'Show all 23' })).toBeVisible();
   await expect(warehouse.locator('a[href^="/runs/"]')).toHaveCount(5);
