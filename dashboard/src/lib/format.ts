@@ -52,14 +52,15 @@ export function lag(s: number): string {
   return s < 0.00995 ? `${(s * 1000).toFixed(1)} ms` : duration(s * 1000);
 }
 
-/** A countdown: 0:07, 12:40, 3:05:09; more than a day as `2 d 4 h`. */
-export function countdown(ms: number): string {
+/** What is left, in whole seconds and never like a clock time: 7 s, 12 m 40 s, 3 h 5 m, 2 d 4 h. */
+export function remaining(ms: number): string {
   const s = Math.max(0, Math.ceil(ms / 1000));
-  if (s >= 86_400) return duration(s * 1000);
-  const two = (value: number) => String(value).padStart(2, '0');
-  const hours = Math.floor(s / 3600);
-  const minutes = Math.floor((s % 3600) / 60);
-  return hours > 0 ? `${hours}:${two(minutes)}:${two(s % 60)}` : `${minutes}:${two(s % 60)}`;
+  return s < 60 ? `${s} s` : duration(s * 1000);
+}
+
+/** A countdown: in 7 s, in 3 h 5 m. */
+export function countdown(ms: number): string {
+  return ms <= 0 ? 'now' : `in ${remaining(ms)}`;
 }
 
 /** now, 12 s ago, 4 m ago, 3 h ago, 2 d ago. */
@@ -150,6 +151,12 @@ export function moment(at: string | number | null, now: number): string {
   if (at === null) return '–';
   const there = typeof at === 'number' ? at : Date.parse(at);
   return dayNumber(there) === dayNumber(now) ? clock(there) : instant(there, undefined, now);
+}
+
+/** The time with milliseconds, and the date unless it is today. */
+export function momentMs(at: string | null, now: number): string {
+  if (at === null) return '–';
+  return `${moment(at, now)}.${String(Date.parse(at) % 1000).padStart(3, '0')}`;
 }
 
 export function bytes(value: number): string {

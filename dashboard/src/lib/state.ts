@@ -181,13 +181,42 @@ function byId(a: ClusterEvent, b: ClusterEvent): number {
 
 const seconds = (at: string): number => Math.floor(Date.parse(at) / 1000);
 
+/** With more seconds than this between two rows, there were no ticks: the rows in between are blank, so that charts leave a
+ *  gap. Shorter distances are ticks that came late.
+ */
+const OUTAGE_S = 5;
+
+/** The instants of rows in which nothing was measured, after `last` and before `now`. */
+function outage(last: number | undefined, now: number, every: number, rows: number): number[] {
+  if (last === undefined || now - last <= OUTAGE_S + every) return [];
+  const first = Math.max(last + every, now - every * rows);
+  return Array.from({ length: Math.ceil((now - first) / every) }, (_, i) => first + i * every);
+}
+
+/** Columns with blank rows where their instants leave out more than a late tick. */
+function spaced(at: readonly number[], columns: readonly Column[], every: number, rows: number): { at: readonly number[]; columns: readonly Column[] } {
+  const missing = at.map((now, i) => outage(at[i - 1], now, every, rows));
+  if (missing.every((one) => one.length === 0)) return { at, columns };
+  const spread = <T>(column: readonly T[], blank: (instant: number) => T): T[] => column.flatMap((value, i) => [...(missing[i] ?? []).map(blank), value]).slice(-rows);
+  return { at: spread(at, (instant) => instant), columns: columns.map((column) => spread<number | null>(column, () => null)) };
+}
+
 function seriesOf(sent: SentSeries): Series {
-  const { cluster, nodes } = sent;
+  const { at: times, ...measured } = sent.cluster;
+  const keys = Object.keys(measured) as (keyof typeof measured)[];
+  const all = spaced(times.map(seconds), keys.map((key) => measured[key]), 1, SERIES_ROWS);
+  const cluster = { at: all.at, ...(Object.fromEntries(keys.map((key, i) => [key, all.columns[i]!])) as Record<keyof typeof measured, Column>) };
+  const names = Object.keys(sent.nodes.by_name);
+  const at = sent.nodes.at.map(seconds);
+  const of = names.map((name) => sent.nodes.by_name[name]!);
+  const FIELDS = ['cpu', 'memory', 'lag_s', 'in_flight'] as const;
+  const found = spaced(at, of.flatMap((one) => FIELDS.map((field) => one[field])), NODE_EVERY_S, NODE_ROWS);
+  const nodes = Object.fromEntries(names.map((name, i) => [name, { cpu: found.columns[4 * i]!, memory: found.columns[4 * i + 1]!, lag_s: found.columns[4 * i + 2]!, in_flight: found.columns[4 * i + 3]! }]));
   return {
-    at: cluster.at.map(seconds), ended: cluster.ended, failed: cluster.failed, queued: cluster.queued,
+    at: cluster.at, ended: cluster.ended, failed: cluster.failed, queued: cluster.queued,
     in_flight: cluster.in_flight, late_p50: cluster.lateness_p50_ms, late_p95: cluster.lateness_p95_ms,
     late_p99: cluster.lateness_p99_ms, run_p50: cluster.duration_p50_ms, run_p95: cluster.duration_p95_ms,
-    run_p99: cluster.duration_p99_ms, node_at: nodes.at.map(seconds), nodes: nodes.by_name,
+    run_p99: cluster.duration_p99_ms, node_at: found.at, nodes,
   };
 }
 
@@ -197,9 +226,26 @@ function appended<T>(column: readonly T[], value: T, rows: number): T[] {
   return next;
 }
 
+/** The series with a blank row at each of these instants. Node rows follow when the next one is due. */
+function withBlanks(series: Series, missing: readonly number[]): Series {
+  const blanks = missing.map(() => null);
+  const extend = (column: Column): Column => [...column, ...blanks].slice(-SERIES_ROWS);
+  const gone = outage(series.node_at.at(-1), (missing.at(-1) ?? 0) + 1, NODE_EVERY_S, NODE_ROWS);
+  const extendNode = (column: Column): Column => [...column, ...gone.map(() => null)].slice(-NODE_ROWS);
+  return {
+    at: [...series.at, ...missing].slice(-SERIES_ROWS), ended: extend(series.ended), failed: extend(series.failed), queued: extend(series.queued), in_flight: extend(series.in_flight),
+    late_p50: extend(series.late_p50), late_p95: extend(series.late_p95), late_p99: extend(series.late_p99),
+    run_p50: extend(series.run_p50), run_p95: extend(series.run_p95), run_p99: extend(series.run_p99),
+    node_at: [...series.node_at, ...gone].slice(-NODE_ROWS),
+    nodes: Object.fromEntries(Object.entries(series.nodes).map(([name, one]) => [name, { cpu: extendNode(one.cpu), memory: extendNode(one.memory), lag_s: extendNode(one.lag_s), in_flight: extendNode(one.in_flight) }])),
+  };
+}
+
 /** Appends a row and drops the oldest. Columns are new arrays, because charts compare them by identity. */
 export function appendRow(series: Series, ts: string, values: Values): Series {
   const now = seconds(ts);
+  const missing = outage(series.at.at(-1), now, 1, SERIES_ROWS);
+  if (missing.length > 0) return appendRow(withBlanks(series, missing), ts, values);
   const { rates, latency, queue } = values;
   const push = (column: Column, value: number | null | undefined): Column => appended(column, value ?? null, SERIES_ROWS);
   const next: Series = {

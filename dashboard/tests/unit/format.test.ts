@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { ago, clock, count, countdown, instant, lag, duration, moment, percent, rate } from '../../src/lib/format';
+import { ago, clock, count, countdown, instant, lag, duration, moment, momentMs, percent, rate, remaining } from '../../src/lib/format';
 
 describe('numbers', () => {
   it.each([[0, '0'], [9999, '9,999'], [12_345, '12.3k'], [999_949, '1000k'], [1_250_000, '1.3M']])('count %s is %s', (value, text) => {
@@ -25,8 +25,9 @@ describe('durations', () => {
   it.each([[0, '0.0 ms'], [0.0004, '0.4 ms'], [0.00994, '9.9 ms'], [0.00996, '10 ms'], [1.8, '1.8 s']])('a lag of %s s is %s', (value, text) => {
     expect(lag(value)).toBe(text);
   });
-  it.each([[-5, '0:00'], [1, '0:01'], [7000, '0:07'], [760_000, '12:40'], [11_109_000, '3:05:09'], [90_000_000, '1 d 1 h']])('a countdown of %s is %s', (value, text) => {
+  it.each([[-5, 'now'], [1, 'in 1 s'], [7000, 'in 7 s'], [59_200, 'in 1 m'], [760_000, 'in 12 m 40 s'], [7_500_000, 'in 2 h 5 m'], [90_000_000, 'in 1 d 1 h']])('a countdown of %s is %s', (value, text) => {
     expect(countdown(value)).toBe(text);
+    expect(countdown(value)).not.toContain(':');
   });
   it.each([[0, 'now'], [12_000, '12 s ago'], [240_000, '4 m ago'], [90_000_000, '1 d ago']])('%s ago is %s', (value, text) => {
     expect(ago(value)).toBe(text);
@@ -60,4 +61,14 @@ describe('times', () => {
     expect(moment(new Date(2026, 10, 20, 23, 59, 59).toISOString(), noon)).toBe('Fri 20 Nov, 23:59:59');
     expect(moment(new Date(2026, 10, 20, 23, 59, 59).toISOString(), noon - 86_400_000)).toBe('23:59:59');
   });
+});
+
+it('what is left is counted in whole seconds', () => {
+  expect([remaining(-1), remaining(400), remaining(28_400)]).toEqual(['0 s', '1 s', '29 s']);
+});
+
+it('a moment with milliseconds has its date unless it is today, and its year if that differs', () => {
+  const now = new Date(2026, 10, 21, 12).getTime();
+  expect(momentMs(new Date(2026, 10, 21, 9, 8, 7, 65).toISOString(), now)).toBe('09:08:07.065');
+  expect(momentMs(new Date(2025, 10, 20, 9, 8, 7, 65).toISOString(), now)).toBe('Thu 20 Nov 2025, 09:08:07.065');
 });

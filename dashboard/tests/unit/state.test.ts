@@ -106,6 +106,36 @@ describe('series', () => {
   });
 });
 
+describe('an outage', () => {
+  const shape = (state: State) => state.series.at.map((second, i) => [second - T0 / 1000, state.series.ended[i]]);
+  it('leaves a gap in the series, as long as it was', () => {
+    const state = play(snap({ nodes: [node('a')] }), tick(0), tick(1), tick(9));
+    expect(shape(state)).toEqual([[-1, 3], [1, 1], [2, null], [3, null], [4, null], [5, null], [6, null], [7, null], [8, null], [9, 1]]);
+    expect([...new Set(Object.values(state.series.nodes['a']!).map((column) => column.length))]).toEqual([state.series.node_at.length]);
+  });
+  it('is not a tick that comes a little late', () => {
+    expect(shape(play(snap(), tick(1), tick(4)))).toEqual([[-1, 3], [1, 1], [4, 1]]);
+  });
+  it('is as visible to a page that was opened after it', () => {
+    const message = snap();
+    const { cluster } = message.doc.series;
+    for (const [key, column] of Object.entries(cluster) as [keyof typeof cluster, unknown[]][]) column.unshift(key === 'at' ? at(-20) : 5);
+    message.doc.series.nodes = { at: [at(-60), at(-5)], by_name: { a: { cpu: [0.1, 0.2], memory: [0, 0], lag_s: [0, 0], in_flight: [1, 2] } } };
+    const { series } = play(message);
+    expect(series.at.length).toBe(20);
+    expect([series.ended[0], series.ended[10], series.ended[19]]).toEqual([5, null, 3]);
+    expect(series.nodes['a']!.cpu).toEqual([0.1, ...new Array(10).fill(null), 0.2]);
+    expect(series.node_at.length).toBe(12);
+  });
+  it('of any length keeps the number of rows', () => {
+    const state = play(snap({ nodes: [node('a')] }), tick(0), tick(100_000), tick(100_001));
+    expect([state.series.at.length, state.series.ended.length, state.series.run_p99.length]).toEqual([SERIES_ROWS, SERIES_ROWS, SERIES_ROWS]);
+    expect(state.series.node_at.length).toBeLessThanOrEqual(NODE_ROWS);
+    expect(state.series.nodes['a']!.cpu.length).toBe(state.series.node_at.length);
+    expect(state.series.at.slice(-2)).toEqual([T0 / 1000 + 100_000, T0 / 1000 + 100_001]);
+  });
+});
+
 describe('tails', () => {
   const logs = (lines: LogLine[], gap?: number | null) => ({ logs: [gap === undefined ? { topic: 'run:r', lines } : { topic: 'run:r', lines, gap }] });
 
