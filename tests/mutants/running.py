@@ -160,7 +160,9 @@ def _run(folder: Path, tests: Tests, servers: dict[str, str], output: Path) -> N
     import cronflow
 
     assert Path(cronflow.__file__).is_relative_to(folder)
-    sys.exit(PASSED + pytest.main(["-q", "-x", "-p", "no:cacheprovider", "--no-header", *tests]))
+    # The package has a plugin of pytest, which warns that it cannot change the package any more.
+    quietly = ("-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning")
+    sys.exit(PASSED + pytest.main(["-q", "-x", "-p", "no:cacheprovider", "--no-header", *quietly, *tests]))
 
 
 def survives(mutant: Mutant, folder: Path, servers: Mapping[str, str], suites: Sequence[Tests]) -> bool:
