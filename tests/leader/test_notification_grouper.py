@@ -95,3 +95,16 @@ async def test_a_round_after_the_last_page_begins_at_the_first_one() -> None:
     bench.clock.step(timedelta(hours=2))
     await bench.look()
     assert bench.sent() == [("job=noisy", PAGE)]
+
+
+async def test_what_is_new_in_each_round_does_not_hide_what_is_older() -> None:
+    bench = Bench(group=Grouping(("job",), timedelta(hours=1)))
+    await bench.hold("old", 3590, 1)
+    for n in range(2):
+        await bench.hold("new", 3600 + n, 1)
+        await bench.look()
+        assert bench.sent() == []
+    bench.clock.step(timedelta(hours=1) - 5 * SECOND)
+    await bench.hold("new", 7200, 1)
+    await bench.look()
+    assert bench.sent() == [("job=old", 1)]
