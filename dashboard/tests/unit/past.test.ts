@@ -7,7 +7,7 @@ const T0 = Date.UTC(2026, 10, 21, 12);
 const at = (seconds: number) => new Date(T0 + seconds * 1000).toISOString();
 
 const RUN: RunSummary = {
-  id: 'etl@1', job: 'etl', fire_at: at(0), state: 'succeeded', attempt: 2, max_attempts: 4, fence: 9, node: 'b#1', started_at: at(30), ended_at: at(40),
+  id: 'etl@1', job: 'etl', fire_at: at(0), kind: 'cron', state: 'succeeded', attempt: 2, max_attempts: 4, fence: 9, node: 'b#1', started_at: at(30), ended_at: at(40),
   lateness_ms: 1000, duration_ms: 10_000, outcome: 'ok', reason: null, error: null, dead: false,
   attempts: [
     { n: 1, node: 'a#1', started_at: at(1), ended_at: at(11), outcome: 'error' },
