@@ -3,15 +3,11 @@ import { copyText, randomKey } from './browser';
 import type { Doc } from './document';
 import { jobs } from './jobs.svelte';
 import { store } from './store.svelte';
-import { roleFor, type Action } from './permissions';
 import type { Job, JobSummary, MinuteMove, Session } from './types';
 import { ui } from './ui.svelte';
 import { moment, plural } from './format';
 import { DEADLINES } from './hold';
-
-export function may(action: Action, job: string | null = null): boolean {
-  return store.may(roleFor(action), job);
-}
+import { runHref } from './links';
 
 /** Eight at a time, because the server limits the request rate. */
 async function each<T, R>(things: readonly T[], work: (thing: T) => Promise<R>): Promise<R[]> {
@@ -20,36 +16,9 @@ async function each<T, R>(things: readonly T[], work: (thing: T) => Promise<R>):
   return found;
 }
 
-/** A node's id is `<name>#<incarnation>`; the page shows the name. */
-export function nodeName(id: string | null): string {
-  return id === null ? '–' : (id.split('#')[0] ?? id);
-}
-
-/** The job of a run's id, `<job>@<instant>`. */
-export function jobOf(run: string): string {
-  return run.split('@')[0] ?? run;
-}
-
-export function runHref(id: string): string {
-  return `/runs/${encodeURIComponent(id)}`;
-}
-
-export function nodeHref(name: string): string {
-  return `/nodes/${encodeURIComponent(name)}`;
-}
-
-export function jobHref(name: string): string {
-  // The page has a form at /jobs/new.
-  return name === 'new' ? '/jobs/new/' : `/jobs/${encodeURIComponent(name)}`;
-}
-
 export async function copy(text: string, what: string): Promise<void> {
   if (await copyText(text)) ui.toast(`${what} copied`);
   else ui.toast('The browser did not allow copying. Select the text and press Ctrl-C.', { tone: 'bad' });
-}
-
-export function editHref(name: string): string {
-  return `/jobs/${encodeURIComponent(name)}/edit`;
 }
 
 /** `args` are added to those of the job. */

@@ -1,5 +1,5 @@
 // Browser notifications about failed runs and failovers while the page is hidden. Off by default, per browser.
-import { runHref } from './actions';
+import { runHref } from './links';
 import { router } from './router.svelte';
 import type { ClusterEvent } from './stream';
 import { ui } from './ui.svelte';
