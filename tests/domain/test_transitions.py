@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -17,10 +18,12 @@ from cronflow.domain.recovery import (
     Postpone,
     decline_pause,
     held_back,
+    never_starts,
     reconcile,
     refusals,
 )
 from cronflow.domain.run import ENDED, OPEN, Attempt, AttemptResult, Covers, Kind, Outcome, Run, RunState
+from cronflow.domain.shadow import SHADOWED, JobMode
 from cronflow.domain.transitions import TRANSITIONS, Change, ClaimedRun, Transition
 from tests.contracts.builders import T0, a_job, a_record, a_run
 
@@ -270,6 +273,56 @@ def test_a_dispatch_does_not_apply_after_a_cancellation_request() -> None:
     ):
         change = transitions.dispatch(run, Dispatch(transition), fence=200, term=2, node="m#b", job_ver=1, at=T0)
         assert change.unless_cancelled
+
+
+# ------------------------------------------------------------------------------------------------ what never starts
+
+WAITS: dict[str, Any] = {"state": RunState.RETRYING}
+STARTED = Attempt(1, 1, "n#a", T0, T0, Outcome.ERROR, "no")
+DECLINED = Attempt(1, 1, "n#a", None, T0, Outcome.DECLINED, "no")
+
+
+def never(run: Run, **fields: Any) -> str | None:
+    """Why a run of this job must not start."""
+    held = {name: fields.pop(name) for name in ("paused", "ver") if name in fields}
+    found = never_starts(run, a_record(job=a_job(**fields), **held))
+    if found is None:
+        return None
+    assert (found.transition, found.target) == (Transition.SKIP_WAITING, RunState.SKIPPED)
+    return found.reason
+
+
+@pytest.mark.parametrize(
+    ("run", "reason"),
+    [
+        (a_run(**WAITS), SHADOWED),
+        (a_run(**WAITS, kind=Kind.AFTER, id="report@after-0123456789"), SHADOWED),
+        (a_run(**WAITS, attempts=(DECLINED,)), SHADOWED),
+        (a_run(**WAITS, attempts=(DECLINED, STARTED)), None),
+        (a_run(state=RunState.DISPATCHED), None),
+        (a_run(**WAITS, kind=Kind.MANUAL), None),
+        (a_run(**WAITS, kind=Kind.REPLAY), None),
+        (a_run(**WAITS, kind=Kind.BACKFILL), None),
+        (a_run(**WAITS, kind=Kind.PART, id="report@20261121T120000Z~s0"), SHADOWED),
+        (a_run(**WAITS, kind=Kind.PART, id="report@after-0123456789~n-node-1"), SHADOWED),
+        (a_run(**WAITS, kind=Kind.PART, id="report@manual-x~s0"), None),
+        (a_run(**WAITS, kind=Kind.PART, id="report@20261121T120000Z~r1~s0"), None),
+        (a_run(**WAITS, kind=Kind.PART, id="report@20261121T120000Z~b1~s0"), None),
+        (a_run(**WAITS, kind=Kind.PART, id="report@after-0123456789~r1~s0"), None),
+    ],
+    ids=lambda value: value.id + value.kind + value.state if isinstance(value, Run) else "",
+)
+def test_in_shadow_mode_only_what_was_requested_or_has_started_may_start(run: Run, reason: str | None) -> None:
+    assert never(run, mode=JobMode.SHADOW) == reason
+    assert never(run) is None
+
+
+def test_a_run_that_follows_others_does_not_start_once_its_job_is_held() -> None:
+    follows = a_run(**WAITS, kind=Kind.AFTER, job_ver=1)
+    assert never(follows, paused=True, ver=2) == "paused"
+    assert never(follows, paused=True, ver=1) is None
+    assert never(a_run(**WAITS, job_ver=1), paused=True, ver=2) is None
+    assert never(replace(follows, state=RunState.DISPATCHED), paused=True, ver=2) is None
 
 
 # ------------------------------------------------------------------------------------------ held back at a dispatch
