@@ -12,7 +12,7 @@ from cronflow.domain.capabilities import Needs
 from cronflow.domain.cluster import Member
 from cronflow.domain.placement import Waiting
 from cronflow.domain.recovery import End
-from cronflow.domain.run import Kind, Run, RunState
+from cronflow.domain.run import Kind, Outcome, Run, RunState
 from cronflow.domain.split import PartPlan, Shard, Split, SplitBy, parent_of
 from cronflow.domain.splitting import (
     GONE_FOR,
@@ -80,16 +80,29 @@ def test_a_parent_ends_when_its_last_part_has() -> None:
     assert parts_ended(parent, {**states, f"{ID}~s2": RunState.LOST}) is not None
 
 
-def ended(split: Split, *found: RunState, **fields: Any) -> dict[str, object]:
+def ended(split: Split, *found: RunState, held: str | None = None, **fields: Any) -> dict[str, object]:
     parent = a_parent(split, **fields)
     states = {plan.id: state for plan, state in zip(parent.split.parts(ID), found, strict=True)}  # type: ignore[union-attr]
     how = parts_ended(parent, states)
     assert how is not None
-    change = sum_up(parent, states, how, {f"{ID}~s1": "disk full\nat line 3"}, "finish", T0)
+    change = sum_up(parent, states, how, {f"{ID}~s1": "disk full\nat line 3"}, "finish", T0, held=held)
     return {"state": change.target, **change.sets}
 
 
 OK, FAILED, CANCELLED = RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED
+SKIPPED = RunState.SKIPPED
+
+
+def test_a_parent_whose_parts_were_not_to_start_is_cancelled_and_does_not_fail() -> None:
+    found = ended(SHARDS, SKIPPED, OK, SKIPPED, held="shadow mode")
+    assert (found["state"], found["outcome"], found["reason"]) == (CANCELLED, Outcome.CANCELLED, "shadow mode")
+    assert "error" not in found
+    assert ended(SHARDS, OK, OK, OK, held="shadow mode")["state"] is OK
+    assert ended(SHARDS, SKIPPED, FAILED, SKIPPED, held="shadow mode")["state"] is FAILED
+    # The handlers themselves have skipped them.
+    assert ended(SHARDS, SKIPPED, OK, SKIPPED)["state"] is FAILED
+    asked = ended(SHARDS, SKIPPED, OK, SKIPPED, held="shadow mode", cancel_requested=True, cancel_by="ada")
+    assert (asked["state"], asked["reason"]) == (CANCELLED, "cancelled by ada")
 
 
 def test_a_parent_succeeds_if_all_parts_did_and_names_an_example_otherwise() -> None:

@@ -14,7 +14,7 @@ from cronflow.domain.chain import On, RunEnd, Upstream
 from cronflow.domain.following import run_that_follows
 from cronflow.domain.job import Job, JobRecord, PendingRun, PythonTarget
 from cronflow.domain.planning import run_of_pending
-from cronflow.domain.run import Attempt, Kind, Outcome, Run, RunState
+from cronflow.domain.run import Attempt, AttemptResult, Kind, Outcome, Run, RunState
 from cronflow.domain.schedule.kinds import Every
 from cronflow.domain.shadow import SHADOWED, JobMode
 from cronflow.domain.split import RunOn, Split
@@ -180,6 +180,15 @@ async def test_the_parts_of_a_run_on_request_execute() -> None:
         await cluster.elapse(10)
         assert len(cluster.executor.starts) == 2
         assert next(one.state for one in cluster.runs if one.id == run) is RunState.SUCCEEDED
+
+
+async def test_a_run_on_request_whose_handlers_skip_their_parts_fails_as_it_does_otherwise() -> None:
+    async with a_cluster("a") as cluster:
+        cluster.executor.attempt_result = lambda _: AttemptResult(Outcome.SKIPPED)
+        await cluster.service.jobs.apply([replace(SHADOW, schedule=None, shards=2)])
+        run = await cluster.service.jobs.trigger("tick")
+        await cluster.elapse(10)
+        assert next(one.state for one in cluster.runs if one.id == run) is RunState.FAILED
 
 
 async def test_a_replay_executes() -> None:
