@@ -17,7 +17,7 @@ async function open(page: Page, url: string) {
 
 test('the overview shows the jobs that need attention and leads to the filtered list', async ({ stage, user }) => {
   await open(user, stage.url);
-  const card = user.getByRole('region', { name: 'Jobs that need attention' });
+  const card = user.getByRole('region', { name: 'Needs attention' });
   await expect(card.getByRole('link', { name: /^Stuck 1/ })).toBeVisible();
   await expect(card.getByRole('listitem').first()).toContainText(/Stuck.*recompute-prices.*no node can take it\. eu-west-1: no label gpu \(needs gpu=h100\), and 11 other nodes.*6 m ago/s);
   await expect(card.getByRole('listitem')).toHaveCount(3);

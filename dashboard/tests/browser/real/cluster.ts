@@ -189,6 +189,18 @@ export class Cluster {
     await waitFor('the API is listening again', () => fetch(`${this.url}/livez`).then((answer) => answer.ok, () => false));
   }
 
+  /** Makes MongoDB or Redis hang while `work` is done: its process is stopped, and its connections stay open. */
+  async hang(server: 'mongod' | 'redis-server', work: () => Promise<void>): Promise<void> {
+    const pid = this.pids().find((one) => readFileSync(`/proc/${one}/comm`, 'utf8').startsWith(server));
+    if (pid === undefined) throw new Error(`${server} has no process`);
+    process.kill(pid, 'SIGSTOP');
+    try {
+      await work();
+    } finally {
+      process.kill(pid, 'SIGCONT');
+    }
+  }
+
   /** Inserts finished runs directly into MongoDB. */
   async fill(runs: number): Promise<void> {
     const url = readFileSync(join(this.folder, 'data', 'mongo-url'), 'utf8').trim();

@@ -6,8 +6,8 @@ import { axe } from '../axe';
 import { ADMIN, Cluster, VIEWER, waitFor } from './cluster';
 
 const MANY = 100_000;
-// Logged by the browser while the API is down.
-const DISCONNECTED = /ERR_INTERNET_DISCONNECTED|ERR_CONNECTION_(REFUSED|RESET)|ERR_EMPTY_RESPONSE|WebSocket connection/;
+// Logged by the browser while the API or one of its servers is down.
+const DISCONNECTED = /status of 503|ERR_INTERNET_DISCONNECTED|ERR_CONNECTION_(REFUSED|RESET)|ERR_EMPTY_RESPONSE|WebSocket connection/;
 
 test.describe.configure({ mode: 'serial' });
 
@@ -120,7 +120,7 @@ test('logging in shows the live cluster', async () => {
   // Values change with the ticks.
   const seen = new Set<string>();
   await waitFor('three different ticks', async () => seen.add((await page.locator('.fence').textContent()) ?? '').size >= 3 && seen);
-  await expect(page.getByRole('region', { name: 'Jobs' })).toContainText('10 jobs');
+  await expect(page.getByRole('region', { name: 'Jobs' })).toContainText('11 jobs');
   await expect(page.getByRole('region', { name: 'Upcoming runs' })).toContainText('nightly-');
   for (const [label, span] of [['15 min', '15m'], ['1 h', '1h'], ['24 h', '24h'], ['7 d', '7d']] as const) {
     const response = page.waitForResponse((one) => one.url().endsWith(`/series?span=${span}`));
@@ -270,6 +270,22 @@ test('the timeline zooms by dragging, and a bar opens its run', async () => {
   await page.goBack();
   await button('Back to live').click();
   await expect(page).not.toHaveURL(/from=/);
+});
+
+test('a job that no node can take is stuck, with the reason of each node', async () => {
+  test.setTimeout(150_000);
+  await open('/');
+  const card = page.getByRole('region', { name: 'Needs attention' });
+  await expect(card.getByRole('listitem').filter({ hasText: 'train-model' })).toContainText(/node-\d: no label gpu \(needs gpu=h100\)/, { timeout: 100_000 });
+  await card.getByRole('link', { name: /^Stuck \d+$/ }).click();
+  const row = page.getByRole('row').filter({ hasText: 'train-model' });
+  await expect(row).toContainText(/Stuck.*due (now|\d+ m ago)/s);
+  await expect(row).not.toContainText('Active');
+  await row.getByRole('link', { name: 'train-model', exact: true }).click();
+  const notice = page.getByRole('group', { name: 'Stuck' });
+  for (const node of ['node-1', 'node-2', 'node-3']) await expect(notice.getByRole('listitem').filter({ hasText: node })).toContainText('no label gpu (needs gpu=h100)');
+  await expect(page.locator('.head-line')).toContainText('Stuck');
+  expect((await cluster.events()).some((event) => event.kind === 'runs_unplaced' && event.text.includes('gpu'))).toBe(true);
 });
 
 test('an error is copied, also on a page without HTTPS', async () => {
@@ -530,6 +546,38 @@ test('while the API is down the page is marked as stale, and afterwards it catch
   await context.setOffline(false);
   await expect(page.getByText(/^\s*Caught up on \d+ events?$/)).toBeVisible({ timeout: 45_000 });
   await live(page);
+  offline = false;
+});
+
+test('while MongoDB hangs the page opens at once with the reason, and continues by itself', async () => {
+  test.setTimeout(120_000);
+  offline = true;
+  await cluster.hang('mongod', async () => {
+    await page.goto(`${cluster.page}/jobs`);
+    await expect(page.getByRole('navigation')).toBeVisible({ timeout: 5000 });
+    await expect(page.locator('main')).toContainText('MongoDB is unavailable');
+    await expect(page.getByLabel('Password')).toHaveCount(0);
+  });
+  await expect(page.getByRole('link', { name: 'counter', exact: true })).toBeVisible({ timeout: 60_000 });
+  await live(page);
+  await expect(page.getByText('MongoDB is unavailable')).toHaveCount(0);
+  await cluster.hang('mongod', async () => {
+    await expect(page.getByRole('status').filter({ hasText: 'MongoDB is unavailable' })).toContainText('Running jobs continue', { timeout: 30_000 });
+    await expect(page.locator('.pill')).toContainText(/Live|Late/);
+  });
+  await expect(page.getByText('MongoDB is unavailable')).toHaveCount(0, { timeout: 60_000 });
+});
+
+test('without Redis a banner says what still works, and the page becomes live by itself', async () => {
+  test.setTimeout(120_000);
+  await cluster.hang('redis-server', async () => {
+    await page.goto(`${cluster.page}/jobs`);
+    await expect(page.getByRole('status').filter({ hasText: 'Redis is unavailable' })).toContainText('can still be read here', { timeout: 30_000 });
+    await expect(page.getByRole('link', { name: 'counter', exact: true })).toBeVisible({ timeout: 30_000 });
+  });
+  await expect(page.locator('.pill')).toContainText('Live', { timeout: 60_000 });
+  await expect(page.getByText('Redis is unavailable')).toHaveCount(0);
+  await waitFor('there is a leader', async () => (await cluster.cluster()).leader !== null, 60_000);
   offline = false;
 });
 
