@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from cronflow.bootstrap.backends import open_backends
 from cronflow.domain.catch_up import HELD
+from cronflow.domain.job import JobRecord
 from cronflow.domain.job_health import JobHealth
 from cronflow.domain.maintenance_mode import MaintenanceMode
 from cronflow.domain.placement import NO_FREE_SLOT, Waiting
@@ -45,7 +47,7 @@ def waits(
     return Waiting(fire=NOW - (ago if fire is None else fire), since=NOW - ago, reason=reason, nodes=nodes)
 
 
-def ended(job: str, minute: int, state: RunState, **fields: object) -> Run:
+def ended(job: str, minute: int, state: RunState, **fields: Any) -> Run:
     at = T0 + minute * MINUTE
     return replace(a_run(job, at, state=state, check_at=None, ended_at=at, outcome=Outcome.ERROR), **fields)
 
@@ -86,17 +88,17 @@ async def test_what_falls_due_in_maintenance_is_not_overdue(backends: Backends) 
 async def test_a_job_is_stuck_while_no_node_can_take_its_next_fire(backends: Backends) -> None:
     fire = NOW - 2 * MINUTE
 
-    def waiting(name: str, reason: str, ago: timedelta, **fields: object) -> object:
+    def waiting(name: str, reason: str, ago: timedelta, **fields: Any) -> JobRecord:
         return a_record(name, fire, waiting=replace(waits(reason, ago, 2 * MINUTE, NO_LABEL), **fields))
 
     await backends.jobs.create_all(
         [
-            waiting("no-label", "no node can take it", 10 * SECOND),  # type: ignore[list-item]
-            waiting("just-now", "no node can take it", 9 * SECOND),  # type: ignore[list-item]
-            waiting("busy", NO_FREE_SLOT, MINUTE),  # type: ignore[list-item]
-            waiting("busy-now", NO_FREE_SLOT, 59 * SECOND),  # type: ignore[list-item]
-            waiting("queued", "its previous run has not ended", MINUTE, blocked_by="x@1"),  # type: ignore[list-item]
-            waiting("limited", "the limit db is full", MINUTE, nodes=()),  # type: ignore[list-item]
+            waiting("no-label", "no node can take it", 10 * SECOND),
+            waiting("just-now", "no node can take it", 9 * SECOND),
+            waiting("busy", NO_FREE_SLOT, MINUTE),
+            waiting("busy-now", NO_FREE_SLOT, 59 * SECOND),
+            waiting("queued", "its previous run has not ended", MINUTE, blocked_by="x@1"),
+            waiting("limited", "the limit db is full", MINUTE, nodes=()),
         ]
     )
     assert await names(backends, JobHealth.STUCK) == {"no-label": "no node can take it", "busy": NO_FREE_SLOT}
@@ -105,7 +107,7 @@ async def test_a_job_is_stuck_while_no_node_can_take_its_next_fire(backends: Bac
 
 
 async def test_a_job_is_stuck_while_no_node_can_take_an_open_run(backends: Backends) -> None:
-    def open_run(job: str, waiting: Waiting, **fields: object) -> Run:
+    def open_run(job: str, waiting: Waiting, **fields: Any) -> Run:
         return replace(a_run(job, T0, state=RunState.RETRYING, node=None, waiting=waiting), **fields)
 
     busy = replace(waits(NO_FREE_SLOT, MINUTE), nodes=(("n1#a", NO_FREE_SLOT),))
@@ -146,15 +148,15 @@ async def test_a_job_is_failing_while_its_latest_run_failed(backends: Backends) 
 
 
 async def test_paused_jobs_and_those_that_never_ran_are_found(backends: Backends) -> None:
-    gone = {"deleted_at": T0, "next_fire": None, "due_at": None}
+    gone: dict[str, Any] = {"deleted_at": T0, "next_fire": None, "due_at": None}
     await backends.jobs.create_all(
         [
             a_record("new"),
             a_record("planned", pending_run=a_pend()),
-            a_record("by-hand", next_fire=None, due_at=None),
-            a_record("gone", **gone),
+            replace(a_record("by-hand"), next_fire=None, due_at=None),
+            replace(a_record("gone"), **gone),
             a_record("held", paused=True, pending_run=a_pend()),
-            a_record("held-and-gone", paused=True, **gone),
+            replace(a_record("held-and-gone", paused=True), **gone),
         ]
     )
     await backends.runs.insert([a_run("by-hand")])

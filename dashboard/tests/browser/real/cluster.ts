@@ -190,8 +190,9 @@ export class Cluster {
   }
 
   /** Makes MongoDB or Redis hang while `work` is done: its process is stopped, and its connections stay open. */
-  async hang(server: 'mongod' | 'redis-server', work: () => Promise<void>): Promise<void> {
-    const pid = this.pids().find((one) => readFileSync(`/proc/${one}/comm`, 'utf8').startsWith(server));
+  async hang(server: 'MongoDB' | 'Redis', work: () => Promise<void>): Promise<void> {
+    const names = server === 'MongoDB' ? /^mongod\b/ : /^(redis|valkey)-server\b/;
+    const pid = this.pids().find((one) => names.test(readFileSync(`/proc/${one}/comm`, 'utf8')));
     if (pid === undefined) throw new Error(`${server} has no process`);
     process.kill(pid, 'SIGSTOP');
     try {

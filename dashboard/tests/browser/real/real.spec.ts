@@ -552,7 +552,7 @@ test('while the API is down the page is marked as stale, and afterwards it catch
 test('while MongoDB hangs the page opens at once with the reason, and continues by itself', async () => {
   test.setTimeout(120_000);
   offline = true;
-  await cluster.hang('mongod', async () => {
+  await cluster.hang('MongoDB', async () => {
     await page.goto(`${cluster.page}/jobs`);
     await expect(page.getByRole('navigation')).toBeVisible({ timeout: 5000 });
     await expect(page.locator('main')).toContainText('MongoDB is unavailable');
@@ -561,7 +561,7 @@ test('while MongoDB hangs the page opens at once with the reason, and continues 
   await expect(page.getByRole('link', { name: 'counter', exact: true })).toBeVisible({ timeout: 60_000 });
   await live(page);
   await expect(page.getByText('MongoDB is unavailable')).toHaveCount(0);
-  await cluster.hang('mongod', async () => {
+  await cluster.hang('MongoDB', async () => {
     await expect(page.getByRole('status').filter({ hasText: 'MongoDB is unavailable' })).toContainText('Running jobs continue', { timeout: 30_000 });
     await expect(page.locator('.pill')).toContainText(/Live|Late/);
   });
@@ -570,7 +570,7 @@ test('while MongoDB hangs the page opens at once with the reason, and continues 
 
 test('without Redis a banner says what still works, and the page becomes live by itself', async () => {
   test.setTimeout(120_000);
-  await cluster.hang('redis-server', async () => {
+  await cluster.hang('Redis', async () => {
     await page.goto(`${cluster.page}/jobs`);
     await expect(page.getByRole('status').filter({ hasText: 'Redis is unavailable' })).toContainText('can still be read here', { timeout: 30_000 });
     await expect(page.getByRole('link', { name: 'counter', exact: true })).toBeVisible({ timeout: 30_000 });
