@@ -16,6 +16,7 @@ const VIEWS = [
   '/runs?q=task&state=failed,lost&kind=schedule&from=2025-01-01T00:00:00Z',
   '/timeline',
   '/timeline?as=table',
+  '/incident',
   '/logs',
   '/dead-letters',
   '/chains',

@@ -706,6 +706,27 @@ test('axe finds no violations with real data', async () => {
   expect(found).toEqual([]);
 });
 
+test('a late run, an incident and a moment in the past are made of what was recorded', async () => {
+  test.setTimeout(120_000);
+  const [ended] = (await cluster.runs('job=invoice&state=failed&limit=1')).items;
+  await page.goto(`${cluster.url}/runs/${encodeURIComponent(ended?.id ?? '')}?tab=why`);
+  await live(page);
+  await expect(page.getByRole('region', { name: 'Why it started late' }).getByRole('listitem').first()).toBeVisible();
+  await page.goto(`${cluster.url}/incident?since=${encodeURIComponent(new Date(Date.now() - 1800e3).toISOString())}`);
+  await live(page);
+  await expect(page.getByRole('region', { name: 'Summary as Markdown' })).toContainText('# Incident summary');
+  await expect(page.getByRole('region', { name: 'What happened to the cluster' })).toContainText('is the leader, term');
+  await expect(page.getByRole('region', { name: 'Failures by reason' })).toContainText(/runs? of/);
+  await page.goto(`${cluster.url}/timeline`);
+  await live(page);
+  await expect(page.getByRole('group', { name: /^Attempts on/ })).toBeVisible();
+  await page.goto(`${cluster.url}/?at=${encodeURIComponent(ended?.ended_at ?? '')}`);
+  await expect(page.locator('.pill')).toContainText('Frozen');
+  await expect(page.getByRole('region', { name: 'Events before that moment' }).getByText('is the leader, term').first()).toBeVisible();
+  await page.getByRole('button', { name: 'Back to live' }).click();
+  await live(page);
+});
+
 test('a viewer sees every view but no action that needs a higher role', async ({ browser }) => {
   test.setTimeout(90_000);
   const other = await browser.newContext();
