@@ -246,9 +246,9 @@ test('the timeline zooms by dragging, and a bar opens its run', async () => {
   await open('/timeline');
   const canvas = page.locator('.pane canvas').first();
   const { x, y, width, height } = (await canvas.boundingBox())!;
-  await page.mouse.move(x + width - 60, y + 40);
+  await page.mouse.move(x + width * 0.78, y + 90);
   await page.mouse.down();
-  await page.mouse.move(x + width - 10, y + 60, { steps: 3 });
+  await page.mouse.move(x + width * 0.85, y + 100, { steps: 3 });
   await page.mouse.up();
   await expect(page).toHaveURL(/from=\d+&to=\d+/);
   await expect(button('Back to live')).toBeVisible();
