@@ -366,6 +366,7 @@ test('a node has a page with what runs on it and its history, and is drained wit
 });
 
 test('the settings manage users, keys, secrets, alerts and calendars', async () => {
+  test.setTimeout(180_000);
   const dialog = page.getByRole('dialog');
   const row = (text: string) => page.getByRole('row').filter({ hasText: text });
   await open('/settings/users');
