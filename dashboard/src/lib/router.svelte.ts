@@ -78,6 +78,7 @@ class Router {
     if (this.path !== location.pathname) this.path = location.pathname;
     this.query = new URLSearchParams(location.search);
     this.range = rangeIn(this.path, this.query) ?? this.range;
+    zone.read();
   }
 }
 

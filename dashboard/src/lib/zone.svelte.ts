@@ -28,6 +28,11 @@ class Zone {
     return this.choice === 'job' ? (this.job ?? undefined) : undefined;
   }
 
+  /** Shows times as a new address says, if it says so. */
+  read(): void {
+    this.choice = inAddress() ?? this.choice;
+  }
+
   choose(choice: ZoneChoice): void {
     this.choice = choice;
     localStorage.setItem(KEPT, choice);

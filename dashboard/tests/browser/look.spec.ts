@@ -72,7 +72,7 @@ test('the range of time is kept from view to view', async ({ stage, user }) => {
   await nav.getByRole('listitem').filter({ hasText: 'Logs' }).getByRole('link').click();
   await user.getByRole('combobox', { name: 'Time' }).selectOption('fixed');
   await expect(user).toHaveURL(/from=\d+&to=\d+/);
-  await expect(user.getByRole('button', { name: 'Pause' })).toHaveCount(0);
+  await expect(user.getByRole('main').getByRole('button', { name: 'Pause', exact: true })).toHaveCount(0);
   await user.getByLabel('To', { exact: true }).fill('2020-01-01T00:00');
   await user.getByLabel('To', { exact: true }).blur();
   await expect(user.getByRole('alert')).toHaveText('The end is not after the start');

@@ -764,6 +764,30 @@ test('a viewer sees every view but no action that needs a higher role', async ({
   await other.close();
 });
 
+test('logs have a range of time and a zone, and a run is printed without controls', async () => {
+  await open('/logs?span=1h');
+  const at = page.locator('.line .at').first();
+  await expect(at).toBeVisible();
+  await page.getByRole('button', { name: /^Time zone/ }).click();
+  await page.getByRole('button', { name: /^UTC/ }).click();
+  // In one look, because new lines reuse the element.
+  await expect.poll(() => at.evaluate((link: HTMLElement) => link.textContent === link.dataset.at?.slice(11, 23))).toBe(true);
+  const [newest] = (await cluster.request<{ items: { at: string }[] }>('GET', '/logs?limit=1')).items;
+  const [from, to] = [Date.parse(newest?.at ?? '') - 86_400_000, Date.parse(newest?.at ?? '') - 80_000_000];
+  await open(`/logs?from=${from}&to=${to}`);
+  await expect(page.locator('.log')).toContainText('No output');
+  await open('/?tz=local');
+  await page.getByRole('button', { name: /^Time zone/ }).click();
+  await page.getByRole('button', { name: /^Local/ }).click();
+  const [failed] = (await cluster.runs('job=invoice&state=failed&limit=1')).items;
+  await open(`/runs/${encodeURIComponent(failed?.id ?? '')}`);
+  await page.emulateMedia({ media: 'print' });
+  await expect(page.getByRole('navigation', { name: 'Views' })).toBeHidden();
+  await expect(page.locator('html')).toHaveAttribute('data-theme', 'light');
+  await expect(page.getByText('no address given').first()).toBeVisible();
+  await page.emulateMedia({ media: 'screen' });
+});
+
 test('the audit log has every action with its user', async () => {
   const done = (await cluster.audit()).items.filter((entry) => entry.by === ADMIN.name && entry.address !== null);
   expect([...new Set(done.map((entry) => entry.action))]).toEqual(expect.arrayContaining([
