@@ -770,6 +770,7 @@ test('logs have a range of time and a zone, and a run is printed without control
   await expect(at).toBeVisible();
   await page.getByRole('button', { name: /^Time zone/ }).click();
   await page.getByRole('button', { name: /^UTC/ }).click();
+  await page.keyboard.press('Escape');
   // In one look, because new lines reuse the element.
   await expect.poll(() => at.evaluate((link: HTMLElement) => link.textContent === link.dataset.at?.slice(11, 23))).toBe(true);
   const [newest] = (await cluster.request<{ items: { at: string }[] }>('GET', '/logs?limit=1')).items;
