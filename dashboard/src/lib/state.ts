@@ -369,8 +369,8 @@ function withLeader(failovers: readonly Failover[], before: Values, now: Values,
   return [swap, ...failovers].slice(0, 20);
 }
 
-/** Adds failovers that the page did not witness, from events in chronological order. Events do not contain when a killed
- *  leader was last alive, so the duration of such a failover is unknown.
+/** Adds failovers that the page did not witness, from events in chronological order. A leader that stepped down was lost
+ *  then; of a killed one, the event of its successor has the instant of its last renewal; events of earlier versions do not.
  */
 function withPastFailovers(failovers: readonly Failover[], events: readonly ClusterEvent[]): readonly Failover[] {
   const seen = new Set(failovers.map((failover) => failover.term));
@@ -382,7 +382,8 @@ function withPastFailovers(failovers: readonly Failover[], events: readonly Clus
     if (event.kind !== 'leader_elected') continue;
     const now = { node: String(event.fields.node), term: Number(event.fields.term) };
     if (before !== null && !seen.has(now.term)) {
-      const left = released !== null && Number(released.fields.term) === before.term ? released.at : null;
+      const silent = typeof event.fields.renewed === 'string' && event.fields.renewed !== '' ? event.fields.renewed : null;
+      const left = released !== null && Number(released.fields.term) === before.term ? released.at : silent;
       const failover: Failover = {
         id: `${now.term}`, from: before.node, to: now.node, term: now.term, lost_at: left ?? event.at, elected_at: event.at,
         took_ms: left === null ? null : Math.max(0, Date.parse(event.at) - Date.parse(left)), runs_lost: 0, reassigned: 0, moves: [],

@@ -228,6 +228,15 @@ describe('failovers', () => {
     expect(withPastEvents(state, events).failovers).toBe(state.failovers);
   });
 
+  it('from before the page was opened have their duration from the event, and count the runs lost since', () => {
+    const elected = (id: string, node: string, term: number, second: number, renewed: number | null) => event(id, 'leader_elected', second, { node, term, renewed: renewed === null ? '' : at(renewed) });
+    const killed = [elected('1', 'a', 6, -900, null), event('2', 'runs_lost', -25, { count: 3 }), elected('3', 'b', 7, -20, -50.4)];
+    expect(withPastEvents(play(snap({ leader: 'b', term: 7 })), killed).failovers).toMatchObject([{ from: 'a', to: 'b', took_ms: 30_400, lost_at: at(-50.4), elected_at: at(-20), runs_lost: 3 }]);
+    // A leader that stepped down was lost then, although it had renewed its lease earlier.
+    const released = [elected('1', 'a', 6, -900, null), event('2', 'leader_stepped_down', -22, { node: 'a', term: 6 }), elected('3', 'b', 7, -20, -34)];
+    expect(withPastEvents(play(snap({ leader: 'b', term: 7 })), released).failovers).toMatchObject([{ took_ms: 2000 }]);
+  });
+
   it('do not include runs that are lost much later', () => {
     const state = play(snap({ nodes: [node('a')] }), tick(1, { leader: 'b', term: 8 }), tick(120, {}, { events: [event('1', 'runs_lost', 120, { count: 4 })] }));
     expect(state.failovers[0]?.runs_lost).toBe(0);
