@@ -694,6 +694,25 @@ test('a job is created, run with arguments, edited by two people, returned to a 
   await expect.poll(() => cluster.job('greeting').then(() => true, () => false)).toBe(false);
 });
 
+test('a group of dead letters shows the real message of its newest run', async () => {
+  await cluster.run('invoice');
+  const dead = await waitFor('a dead letter', async () => (await cluster.runs('job=invoice&dead=true&limit=1')).items[0]);
+  await open('/dead-letters');
+  const group = page.locator('.group').filter({ hasText: 'invoice' });
+  await expect(group.locator('.reason')).toHaveText((dead.error ?? '').split('\n')[0] ?? '');
+  await group.locator('.why').click();
+  await expect(group.getByRole('listitem').first()).toContainText((dead.error ?? '').split('\n')[0] ?? '');
+});
+
+test('countdowns are lengths, and the events of elections have the last renewal of the leader before', async () => {
+  const elected = (await cluster.request('GET', '/events?kind=leader_elected&limit=5')) as { items: { at: string; fields: { renewed: string } }[] };
+  expect(elected.items.length).toBeGreaterThan(1);
+  const [last] = elected.items;
+  expect(Date.parse(last!.fields.renewed)).toBeLessThan(Date.parse(last!.at));
+  await open('/');
+  for (const text of await page.getByRole('region', { name: 'Upcoming runs' }).locator('.left').allInnerTexts()) expect(text).toMatch(/^(now|in \d[\d hdms]*)$/);
+});
+
 test('axe finds no violations with real data', async () => {
   test.setTimeout(120_000);
   const [failed] = (await cluster.runs('job=invoice&state=failed&limit=1')).items;
