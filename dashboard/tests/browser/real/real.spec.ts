@@ -573,7 +573,7 @@ test('without Redis a banner says what still works, and the page becomes live by
   test.setTimeout(120_000);
   await cluster.hang('Redis', async () => {
     await page.goto(`${cluster.page}/jobs`);
-    await expect(page.getByRole('status').filter({ hasText: 'Redis is unavailable' })).toContainText('can still be read here', { timeout: 30_000 });
+    await expect(page.getByRole('status').filter({ hasText: 'No new runs start until it is back' })).toContainText('can still be read here', { timeout: 30_000 });
     await expect(page.getByRole('link', { name: 'counter', exact: true })).toBeVisible({ timeout: 30_000 });
   });
   await expect(page.locator('.pill')).toContainText('Live', { timeout: 60_000 });
