@@ -36,6 +36,7 @@ test.describe('a failover', () => {
     stage.emit(stage.world.event('runs_reassigned', 'warn', '3 runs of lost workers were reassigned', 0, { count: 3, run: 'x', moves, term: stage.world.term }));
     await expect(user.getByRole('button', { name: '3 moved runs' })).toBeVisible();
     await user.getByRole('button', { name: 'Replay failover' }).click();
+    await expect(user.getByRole('group', { name: /leader eu-central-1/ })).toBeVisible();
     const moved = user.getByRole('region', { name: 'Runs that the failover moved' });
     await expect(moved.getByRole('listitem')).toHaveCount(2);
     await expect(moved.getByRole('listitem').first()).toHaveText(/nightly-report@20261121T010000Z\s+from eu-central-1\s+→to\s+us-east-1/);
