@@ -433,7 +433,7 @@ MEMORY: tuple[Mutant, ...] = (
             "self.documents.late.insert(str(len(self.documents.late)), result)",
         ),
         # control
-        ("1 if documents.leader is None else documents.leader.term + 1", "1"),
+        ("1 if before is None else before.term + 1", "1"),
         ("max(documents.fence_high, _us(now))", "_us(now)"),
         ("(record.term, record.holder) != (term, holder)", "record.holder != holder"),
         ("(record.term, record.holder) != (term, holder)", "record.term != term"),
