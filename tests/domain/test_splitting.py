@@ -114,7 +114,7 @@ def test_a_parent_succeeds_if_all_parts_did_and_names_an_example_otherwise() -> 
 
 
 def test_a_parent_that_was_to_be_cancelled_is_unless_all_parts_succeeded() -> None:
-    asked = {"cancel_requested": True, "cancel_reason": "no", "cancel_by": "ada"}
+    asked: dict[str, Any] = {"cancel_requested": True, "cancel_reason": "no", "cancel_by": "ada"}
     assert ended(SHARDS, OK, OK, OK, **asked)["state"] is OK
     found = ended(SHARDS, OK, FAILED, CANCELLED, **asked)
     assert (found["state"], found["reason"]) == (CANCELLED, "cancelled by ada: no")

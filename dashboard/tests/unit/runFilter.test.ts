@@ -60,6 +60,6 @@ group('the columns of runs', () => {
       const shown = all.filter((column) => (column.from ?? 0) <= width);
       expect(shown.reduce((sum, column) => sum + least(column.width) + 16, 42)).toBeLessThanOrEqual(width);
     }
-    expect(all.filter((column) => (column.from ?? 0) <= 580).map((column) => column.key)).toEqual(['state', 'job', 'fire', 'took']);
+    expect(all.filter((column) => (column.from ?? 0) <= 640).map((column) => column.key)).toEqual(['state', 'job', 'fire', 'error']);
   });
 });
