@@ -17,6 +17,8 @@ import sys
 from pathlib import Path
 
 LINUX = sys.platform == "linux"
+MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
+"""The unit of `ru_maxrss` in bytes, see getrusage(2)."""
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 _ENV_START, _ENV_END = 50, 51
 """Numbers of fields of /proc/<pid>/stat, see proc(5)."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
 import orjson
 from fastapi import Depends, Header, Path, Query, Request
@@ -27,7 +27,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from cronflow.api.problems import Unreadable, first_problems, problems_of
+from cronflow.api.problems import Unreadable, first_problems, place_of, problems_of
 from cronflow.documents import FORMAT_ZONE
 from cronflow.documents.values import Reader, instant, json_mapping, nearest, text
 from cronflow.domain.errors import InvalidInput, Problem
@@ -186,10 +186,10 @@ def _problems(model: type[Input], error: Mapping[str, Any]) -> list[Problem]:
     *path, key = error["loc"]
     owner: Any = model
     for part in path:
-        owner = owner.model_fields[part].annotation
+        owner = get_args(owner)[0] if isinstance(part, int) else owner.model_fields[part].annotation
     near = nearest(key, owner.model_fields)
     remedy = f"did you mean {near}?" if near else f"known are {', '.join(owner.model_fields)}"
-    return [Problem(".".join([*path, key]), "unknown key", remedy)]
+    return [Problem(place_of(error["loc"]), "unknown key", remedy)]
 
 
 def _concealed(longest: int) -> Reader:

@@ -43,6 +43,7 @@ TAGS = {
     "nodes": "The nodes that are up.",
     "cluster": "The leader, and the load of the cluster.",
     "events": "What happened in the cluster.",
+    "post-mortem": "What a time in the past was like.",
     "calendars": "Days and windows of time that schedules share.",
     "limits": "Limits that jobs share.",
     "alerts": "Notifications when something goes wrong.",

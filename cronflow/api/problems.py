@@ -226,11 +226,17 @@ _TEXTS: Mapping[str, str] = {
 }
 
 
-def problems_of(error: Mapping[str, Any], path: Sequence[str | int]) -> list[Problem]:
-    """An error of pydantic in our words, at this path."""
-    place, kind, limits = "", error["type"], error.get("ctx", {})
+def place_of(path: Sequence[str | int]) -> str:
+    """A path of pydantic as we write it: `moves[0].job`."""
+    place = ""
     for part in path:
         place = joined(place, f"[{part}]" if isinstance(part, int) else str(part))
+    return place
+
+
+def problems_of(error: Mapping[str, Any], path: Sequence[str | int]) -> list[Problem]:
+    """An error of pydantic in our words, at this path."""
+    place, kind, limits = place_of(path), error["type"], error.get("ctx", {})
     if kind == "refused":
         return under(place, limits["problems"])
     value, remedy = error["input"], "add it" if kind == "missing" else ""

@@ -22,9 +22,10 @@ from cronflow.api.compression import WORTH_IT, accepts_gzip
 
 BUILT = Path(__file__).parents[1] / "_ui"
 VIEWS = re.compile(
-    r"/((jobs|runs)(/[^/]+)?|timeline|logs|dead-letters|nodes|limits|chains|load|cron|sessions|audit|chaos)?"
+    r"/((jobs|runs|nodes)(/[^/]+)?|jobs/new/|jobs/[^/]+/edit|settings(/[\w-]+)?|timeline|logs|dead-letters|limits|chains"
+    r"|load|incident|compare|cron|chaos|sessions|audit|alerts)?"
 )
-"""The paths of `dashboard/src/lib/views.ts`."""
+"""The paths of `dashboard/src/lib/views.ts`, and those from which views have moved."""
 NAMED_BY_CONTENT = "/assets/"
 FOR_EVER = "public, max-age=31536000, immutable"
 POLICY = (

@@ -23,6 +23,8 @@ from cronflow.domain.events import (
 
 
 class MarkKind(StrEnum):
+    """What happened to the cluster, as a mark on the timeline."""
+
     LEADER = "leader"
     DEPLOYMENT = "deployment"
     NODE_LOST = "node_lost"

@@ -21,6 +21,8 @@ SHORTLY = timedelta(minutes=10)
 
 
 class MatchKind(StrEnum):
+    """What changed when the failures began."""
+
     VERSION = "version"
     NODE = "node"
     FAILOVER = "failover"

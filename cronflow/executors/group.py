@@ -12,7 +12,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, timedelta
@@ -21,13 +20,10 @@ from io import FileIO
 from cronflow.domain.durations import format_duration
 from cronflow.domain.run import AttemptResult, Outcome, ResourceUse
 from cronflow.executors.watcher import Watcher
-from cronflow.operating_system import exit_descriptor, has_running_process
+from cronflow.operating_system import MAXRSS_UNIT, exit_descriptor, has_running_process
 from cronflow.ports import Assignment, LineSink
 
 MAX_LINE_BYTES = 8 * 1024
-
-MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
-"""The unit of `ru_maxrss` in bytes."""
 
 _POLL_S = 0.01
 _LONGEST_POLL_S = 0.2

@@ -45,6 +45,9 @@ class UncountedLogins(Logins):
     async def count_attempt(self, address: str) -> None:
         """Count nothing."""
 
+    async def count_sign_in(self, address: str) -> None:
+        """Count nothing."""
+
 
 class Document:
     """The OpenAPI document, to validate responses."""

@@ -19,7 +19,7 @@ from tests.cli.scene import job as a_job
 JOB = {"name": "new", "run": {"python": "a:b"}}
 ASKED = {"first": "2026-11-10T00:00:00Z", "last": "2026-11-20T00:00:00Z", "only": "all"}
 ALERT = {"on": ["dead_letter"], "webhook": {"url": "http://hooks"}}
-NO_CHANGE = {"/jobs/plan", "/calendars/{name}/plan", "/schedules/preview", "/auth/ws-ticket"}
+NO_CHANGE = {"/jobs/plan", "/calendars/{name}/plan", "/calendars/{name}/read", "/schedules/preview", "/auth/ws-ticket"}
 
 CHANGES = [
     ("POST", "/jobs", {}, JOB, "job.create"),

@@ -42,6 +42,11 @@ LONG = "x" * 1001
                 "jobs[2]: expected text, got nothing",
             ],
         ),
+        (
+            "/jobs/spread/apply",
+            {"moves": [{"job": "a", "version": 1, "cron": "0 2 * * *", "crn": ""}]},
+            ["moves[0].crn: unknown key (did you mean cron?)"],
+        ),
         ("/api-keys", {"name": "k", "jobs": ["a"] * 101}, ["jobs: has 101 entries; at most 100 are allowed"]),
         (
             "/api-keys",
@@ -65,7 +70,12 @@ LONG = "x" * 1001
         (
             "/runs/ack",
             {"filter": {}},
-            ["filter: is empty and would match every run (give at least one of job, state, node, since, until)"],
+            [
+                (
+                    "filter: is empty and would match every run "
+                    "(give at least one of job, q, label, kind, state, node, since, until)"
+                )
+            ],
         ),
         ("/runs/ack", {"filter": {"job": None}}, ["filter.job: expected text, got nothing"]),
         ("/runs/ack", {"filter": {"job": "a"}, "limit": True}, ["limit: expected a whole number, got true"]),

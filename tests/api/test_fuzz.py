@@ -12,6 +12,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from copy import deepcopy
 from typing import Any
 
 import httpx2
@@ -84,7 +85,7 @@ def address() -> Iterator[str]:
     thread.join(30)
 
 
-DOCUMENT: dict[str, Any] = the_document().content
+DOCUMENT: dict[str, Any] = deepcopy(the_document().content)
 OPERATIONS = [
     (method.upper(), path)
     for path, operations in DOCUMENT["paths"].items()

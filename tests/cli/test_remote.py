@@ -172,6 +172,7 @@ COMMANDS = [
     Given("cluster recovery skip --note stale"),
     Given("cluster sweep"),
     Given("cluster events --since 3h"),
+    Given("cluster incident --since 3h --until 1m"),
     Given("cluster events --kind job_paused --since 3h"),
     Given("users list"),
     Given("users create grace --role operator", "a long password\n"),

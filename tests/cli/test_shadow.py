@@ -120,7 +120,7 @@ def test_without_jobs_in_shadow_mode_the_import_is_named(cli: Cli) -> None:
 
 @pytest.mark.usefixtures("migrating")
 def test_the_jobs_of_a_host_are_activated_and_their_lines_are_named(cli: Cli) -> None:
-    assert row(cli("jobs", "list"), "backup").split()[1] == "shadow"
+    assert row(cli("jobs", "list"), "backup").split()[1:3] == ["shadow,", "overdue"]
     done = cli("jobs", "activate", "--host", "web-1", "--yes", columns=100)
     assert done.exit_code == 0
     assert "Remove these lines from cron now" in done.stdout

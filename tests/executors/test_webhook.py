@@ -87,7 +87,7 @@ async def test_any_status_but_2xx_is_a_failure_with_the_response_text(server: Se
 async def test_a_receiver_that_hangs_is_left_after_the_time_limit(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cronflow.executors.webhook.TIMEOUT_S", 0.2)
+    monkeypatch.setattr("cronflow.executors.webhook.TIMEOUT_S", 1)
     enough = asyncio.Event()
 
     async def hang(writer: asyncio.StreamWriter) -> None:
@@ -100,7 +100,7 @@ async def test_a_receiver_that_hangs_is_left_after_the_time_limit(
     for silent in (hang, dribble):
         server.answers["/hook"] = silent
         found = await posted(signed(server))
-        assert (found.status, found.error) == (None, "no answer within 0.2 s")
+        assert (found.status, found.error) == (None, "no answer within 1 s")
     assert server.connections == 2
     enough.set()
 

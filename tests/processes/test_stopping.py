@@ -105,7 +105,7 @@ async def test_draining_waits_for_running_jobs_and_returns_the_rest(
         run_id = await cluster.service.jobs.trigger("long")
         name = node_name((await running(cluster, run_id)).node or "")
         answer = await cronflow(cluster, "nodes", "drain", name, "--wait")
-        assert answer == {"name": name, "draining": True, "drained": True}
+        assert answer == {"name": name, "draining": True, "drained": True, "until": None}
         run = await cluster.service.runs.get(run_id)
         assert (run.state, node_name(run.node or "")) == (RunState.SUCCEEDED, name)
         if leader == name:

@@ -1,6 +1,7 @@
 // Which runs the Runs view shows: the filter in the URL, as a query of the API, and in words. Pure.
 import { instant, plural } from './format';
 import { RUN, RUN_STATES } from './labels';
+import { rangeOf as timesOf, spanWords } from './timeRange';
 import type { RunKind, RunState } from './types';
 
 export interface RunFilter {
@@ -12,21 +13,12 @@ export interface RunFilter {
   kind: string;
   states: RunState[];
   node: string;
-  /** The key of a preset, or `range` with `from` and `to`. */
-  since: string;
+  /** The length of a range that ends now, such as `24h`; fixed ends win over it. */
+  span: string;
   from: string;
   to: string;
   oldest: boolean;
 }
-
-/** The presets of the time range: key, length in milliseconds, label. */
-export const RANGES = [
-  ['15m', 900e3, 'Last 15 min'],
-  ['1h', 3600e3, 'Last hour'],
-  ['24h', 86_400e3, 'Last 24 h'],
-  ['7d', 604_800e3, 'Last 7 days'],
-  ['30d', 2_592_000e3, 'Last 30 days'],
-] as const;
 
 /** Groups of kinds: key, label, the kinds of the API. */
 export const KINDS: readonly [string, string, readonly RunKind[]][] = [
@@ -43,7 +35,7 @@ export const KIND_LABEL: Record<RunKind, string> = {
 };
 
 /** The parameters of the URL that select runs. */
-const SELECTING = ['job', 'q', 'label', 'kind', 'state', 'node', 'since', 'from', 'to'] as const;
+const SELECTING = ['job', 'q', 'label', 'kind', 'state', 'node', 'span', 'from', 'to'] as const;
 
 export const NO_FILTER: Record<string, null> = Object.fromEntries(SELECTING.map((name) => [name, null]));
 
@@ -57,25 +49,23 @@ export function filterOf(get: (name: string) => string): RunFilter {
   return {
     job: get('job'), q: get('q'), labels: words('label'), kind: get('kind'), node: get('node'),
     states: words('state').filter((one): one is RunState => (RUN_STATES as string[]).includes(one)),
-    since: get('from') || get('to') ? 'range' : get('since'), from: get('from'), to: get('to'), oldest: get('sort') === 'oldest',
+    span: get('span'), from: get('from'), to: get('to'), oldest: get('sort') === 'oldest',
   };
 }
 
 /** Whether it leaves out any run. */
 export function selects(filter: RunFilter): boolean {
-  return filter.job !== '' || filter.q !== '' || filter.labels.length > 0 || filter.kind !== '' || filter.states.length > 0 || filter.node !== '' || filter.since !== '';
+  return filter.job !== '' || filter.q !== '' || filter.labels.length > 0 || filter.kind !== '' || filter.states.length > 0 || filter.node !== '' || filter.span !== '' || filter.from !== '' || filter.to !== '';
 }
 
-/** The time range at this instant: presets move with the clock. */
+/** The time range at this instant: spans move with the clock. */
 export function rangeOf(filter: RunFilter, now: number): { since: string | null; until: string | null } {
-  if (filter.since === 'range') return { since: instantOf(filter.from), until: instantOf(filter.to) };
-  const length = RANGES.find(([key]) => key === filter.since)?.[1];
-  return { since: length === undefined ? null : new Date(now - length).toISOString(), until: null };
+  const { from, to } = timesOf({ get: (name) => filter[name as 'span' | 'from' | 'to'] }, now);
+  return { since: iso(from), until: iso(to) };
 }
 
-function instantOf(text: string): string | null {
-  const at = Date.parse(text);
-  return Number.isNaN(at) ? null : new Date(at).toISOString();
+function iso(at: number | null): string | null {
+  return at === null ? null : new Date(at).toISOString();
 }
 
 function kindsOf(filter: RunFilter): RunKind[] {
@@ -107,9 +97,10 @@ export function bulkFilterOf(filter: RunFilter, states: readonly RunState[], now
 /** The filter in words, such as "job name contains etl · failed or lost · last 24 h". */
 export function describe(filter: RunFilter, now: number): string {
   const { since, until } = rangeOf(filter, now);
-  const range = filter.since === 'range'
+  const span = spanWords(filter.span);
+  const range = filter.from !== '' || filter.to !== ''
     ? [since === null ? '' : `from ${instant(since, undefined, now)}`, until === null ? '' : `until ${instant(until, undefined, now)}`].filter(Boolean).join(' ')
-    : (RANGES.find(([key]) => key === filter.since)?.[2].toLowerCase() ?? '');
+    : span === null ? '' : `last ${span}`;
   return [
     filter.job && `job ${filter.job}`,
     filter.q && (isPattern(filter.q) ? `job name like ${filter.q}` : `job name contains ${filter.q}`),

@@ -2,11 +2,11 @@
 // instants. Views that have one share it: links between them keep it.
 
 const RANGE = ['span', 'from', 'to'];
-const RANGED = [/^\/$/, /^\/runs$/, /^\/timeline$/, /^\/logs$/, /^\/dead-letters$/, /^\/jobs\/[^/]+$/];
+const RANGED = [/^\/$/, /^\/runs$/, /^\/timeline$/, /^\/logs$/, /^\/dead-letters$/];
 const UNITS: Record<string, number> = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
 /** The spans that are offered. */
-export const SPANS = ['15m', '1h', '6h', '24h', '7d'];
+export const SPANS = ['15m', '1h', '6h', '24h', '7d', '30d'];
 
 export interface TimeRange {
   from: number | null;
@@ -35,7 +35,7 @@ function instantOf(text: string | null): number | null {
 }
 
 /** The range of an address; both ends null: any time. Fixed ends win over a span. */
-export function rangeOf(query: URLSearchParams, now: number): TimeRange {
+export function rangeOf(query: Pick<URLSearchParams, 'get'>, now: number): TimeRange {
   const [from, to] = [instantOf(query.get('from')), instantOf(query.get('to'))];
   if (from !== null || to !== null) return { from, to };
   const length = spanMs(query.get('span') ?? '');

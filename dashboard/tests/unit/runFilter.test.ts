@@ -8,20 +8,20 @@ const of = (query: string) => filterOf((name) => new URLSearchParams(query).get(
 group('the filter in the URL', () => {
   it('selects nothing without parameters', () => {
     expect(selects(of('sort=oldest&cols=job'))).toBe(false);
-    for (const one of ['job=a', 'q=a', 'label=a', 'kind=manual', 'state=failed', 'node=n', 'since=1h', 'from=2026-11-21T00:00:00Z']) expect(selects(of(one))).toBe(true);
+    for (const one of ['job=a', 'q=a', 'label=a', 'kind=manual', 'state=failed', 'node=n', 'span=1h', 'from=2026-11-21T00:00:00Z']) expect(selects(of(one))).toBe(true);
   });
   it('becomes a query of the API', () => {
-    expect(queryOf(of('q=etl&label=team=billing,tier&kind=schedule&state=failed,nonsense&node=n1&since=1h&sort=oldest'), NOW)).toEqual({
+    expect(queryOf(of('q=etl&label=team=billing,tier&kind=schedule&state=failed,nonsense&node=n1&span=1h&sort=oldest'), NOW)).toEqual({
       job: null, q: 'etl', label: ['team=billing', 'tier'], kind: ['cron', 'interval', 'once'], state: ['failed'], node: 'n1', since: '2026-11-21T11:00:00.400Z', until: null, order: 'oldest',
     });
   });
   it('has two instants or a preset that moves with the clock', () => {
     expect(rangeOf(of('from=2026-11-20T00:00:00Z&to=2026-11-21T00:00:00Z'), NOW)).toEqual({ since: '2026-11-20T00:00:00.000Z', until: '2026-11-21T00:00:00.000Z' });
     expect(rangeOf(of('from=soon'), NOW)).toEqual({ since: null, until: null });
-    expect(rangeOf(of('since=15m'), NOW + 60_000).since).toBe('2026-11-21T11:46:00.400Z');
+    expect(rangeOf(of('span=15m'), NOW + 60_000).since).toBe('2026-11-21T11:46:00.400Z');
   });
   it('is described in words', () => {
-    expect(describe(of('q=etl&label=team=billing&kind=chain&state=failed,lost&node=n1&since=24h'), NOW)).toBe('job name contains etl · label team=billing · kind chain · failed or lost · node n1 · last 24 h');
+    expect(describe(of('q=etl&label=team=billing&kind=chain&state=failed,lost&node=n1&span=24h'), NOW)).toBe('job name contains etl · label team=billing · kind chain · failed or lost · node n1 · last 24 h');
     expect(describe(of('q=etl-*'), NOW)).toBe('job name like etl-*');
     expect(describe(of('job=a&to=2025-11-21T12:00:00Z'), NOW)).toContain('2025');
   });
@@ -30,7 +30,7 @@ group('the filter in the URL', () => {
 group('an action on all that match', () => {
   it('leaves out runs that fall due after they were counted', () => {
     expect(bulkFilterOf(of('q=etl'), ['failed', 'lost'], NOW)).toEqual({ q: 'etl', until: '2026-11-21T12:00:01.000Z' });
-    expect(bulkFilterOf(of('since=1h&to='), ['failed'], NOW)).toEqual({ since: '2026-11-21T11:00:00.400Z', until: '2026-11-21T12:00:01.000Z' });
+    expect(bulkFilterOf(of('span=1h&to='), ['failed'], NOW)).toEqual({ since: '2026-11-21T11:00:00.400Z', until: '2026-11-21T12:00:01.000Z' });
   });
   it('changes only states that it can change', () => {
     expect(bulkFilterOf(of('state=failed,running'), ['failed', 'lost'], NOW)?.state).toEqual(['failed']);
