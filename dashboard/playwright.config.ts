@@ -17,6 +17,8 @@ const firefox = {
   launchOptions: { executablePath: process.env.FIREFOX ?? '/usr/bin/firefox-esr', firefoxUserPrefs: { 'network.dns.localDomains': HOST } },
 };
 const SIMULATED = /browser\/[^/]+\.spec\.ts$/;
+/** What Firefox leaves out of `npm run test:browser`, because it is about servers and not about browsers. */
+const ABOUT_SERVERS = process.env.EVERYTHING ? /$^/ : /killed|survives|while|without Redis|100,000|all runs that match|every action/;
 /** Without endless animations, which would paint sixty times per second for as long as a test waits. */
 const still = { contextOptions: { reducedMotion: 'reduce' as const } };
 
@@ -26,7 +28,7 @@ export default defineConfig({
   // The tests on real clusters take longest, so they start first. Those about the cost of a page ask for animations.
   projects: [
     { name: 'real cluster', testMatch: 'real/*.spec.ts' },
-    { name: 'real cluster, Firefox', testMatch: 'real/*.spec.ts', use: firefox },
+    { name: 'real cluster, Firefox', testMatch: 'real/*.spec.ts', grepInvert: ABOUT_SERVERS, use: firefox },
     { name: 'simulated cluster', testMatch: SIMULATED, use: still },
     { name: 'simulated cluster, Firefox', testMatch: SIMULATED, use: { ...firefox, ...still } }, // only in `npm run test:firefox`
   ],

@@ -7,5 +7,5 @@ export function whyHref(run: string): string {
   const match = SCHEDULED.exec(run);
   if (match === null) return `/runs/${encodeURIComponent(run)}?tab=why`;
   const [, job = '', year, month, day, hour, minute, second] = match;
-  return `/jobs/${encodeURIComponent(job)}?tab=why&at=${encodeURIComponent(`${year}-${month}-${day}T${hour}:${minute}:${second}Z`)}`;
+  return `/jobs/${encodeURIComponent(job)}?tab=why&instant=${encodeURIComponent(`${year}-${month}-${day}T${hour}:${minute}:${second}Z`)}`;
 }

@@ -28,7 +28,7 @@ test.describe('a frozen page', () => {
     expect(stage.requests.filter((one) => one.includes('/runs?')).every((one) => one.includes('until='))).toBe(true);
     await user.getByRole('navigation').getByRole('link', { name: 'Limits' }).click();
     await expect(user.getByText('Not recorded for a moment in the past')).toBeVisible();
-    await user.getByRole('button', { name: 'One minute earlier' }).click();
+    await user.getByRole('button', { name: '−1 m, one minute earlier' }).click();
     await expect.poll(() => Date.parse(new URL(user.url()).searchParams.get('at') ?? '')).toBe(Date.parse(moment) - 60e3);
     await user.getByRole('button', { name: 'Back to live' }).click();
     await live(user);

@@ -50,7 +50,7 @@ describe('the progress of a backfill', () => {
 });
 
 it('a run that may not exist yet is explained on the page of its job', () => {
-  expect(whyHref('etl.a@20261123T010500Z')).toBe('/jobs/etl.a?tab=why&at=2026-11-23T01%3A05%3A00Z');
+  expect(whyHref('etl.a@20261123T010500Z')).toBe('/jobs/etl.a?tab=why&instant=2026-11-23T01%3A05%3A00Z');
   expect(whyHref('etl@20261123T010500Z~b1')).toBe('/runs/etl%4020261123T010500Z~b1?tab=why');
 });
 
