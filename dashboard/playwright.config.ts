@@ -18,7 +18,7 @@ const firefox = {
 };
 const SIMULATED = /browser\/[^/]+\.spec\.ts$/;
 /** What Firefox leaves out of `npm run test:browser`, because it is about servers and not about browsers. */
-const ABOUT_SERVERS = process.env.EVERYTHING ? /$^/ : /killed|survives|while|without Redis|100,000|all runs that match|every action/;
+const ABOUT_SERVERS = process.env.EVERYTHING ? /$^/ : /killed|survives|while|without Redis|100,000|all runs that match|every action|a viewer sees/;
 /** Without endless animations, which would paint sixty times per second for as long as a test waits. */
 const still = { contextOptions: { reducedMotion: 'reduce' as const } };
 

@@ -729,18 +729,18 @@ test('axe finds no violations with real data', async () => {
 test('a late run, an incident and a moment in the past are made of what was recorded', async () => {
   test.setTimeout(120_000);
   const [ended] = (await cluster.runs('job=invoice&state=failed&limit=1')).items;
-  await page.goto(`${cluster.url}/runs/${encodeURIComponent(ended?.id ?? '')}?tab=why`);
+  await page.goto(`${cluster.page}/runs/${encodeURIComponent(ended?.id ?? '')}?tab=why`);
   await live(page);
   await expect(page.getByRole('region', { name: 'Why it started late' }).getByRole('listitem').first()).toBeVisible();
-  await page.goto(`${cluster.url}/incident?since=${encodeURIComponent(new Date(Date.now() - 1800e3).toISOString())}`);
+  await page.goto(`${cluster.page}/incident?since=${encodeURIComponent(new Date(Date.now() - 1800e3).toISOString())}`);
   await live(page);
   await expect(page.getByRole('region', { name: 'Summary as Markdown' })).toContainText('# Incident summary');
   await expect(page.getByRole('region', { name: 'What happened to the cluster' })).toContainText('is the leader, term');
   await expect(page.getByRole('region', { name: 'Failures by reason' })).toContainText(/runs? of/);
-  await page.goto(`${cluster.url}/timeline`);
+  await page.goto(`${cluster.page}/timeline`);
   await live(page);
   await expect(page.getByRole('group', { name: /^Attempts on/ })).toBeVisible();
-  await page.goto(`${cluster.url}/?at=${encodeURIComponent(ended?.ended_at ?? '')}`);
+  await page.goto(`${cluster.page}/?at=${encodeURIComponent(ended?.ended_at ?? '')}`);
   await expect(page.locator('.pill')).toContainText('Frozen');
   await expect(page.getByRole('region', { name: 'Events before that moment' }).getByText('is the leader, term').first()).toBeVisible();
   await page.getByRole('button', { name: 'Back to live' }).click();
