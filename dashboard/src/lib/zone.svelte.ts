@@ -104,3 +104,8 @@ export function fromField(value: string): number | null {
 export function dayNumber(at: number, name?: string): number {
   return Math.floor((at + offsetOf(at, name)) / 86_400_000);
 }
+
+/** The names of all time zones, as far as the browser has them. Firefox counts UTC among them, Chromium does not. */
+export function zoneNames(): string[] {
+  return [...new Set(['UTC', ...(typeof Intl.supportedValuesOf === 'function' ? Intl.supportedValuesOf('timeZone') : [])])];
+}

@@ -26,6 +26,7 @@ const errors: string[] = [];
 function listen(one: Page): Page {
   one.on('console', (message) => {
     if (message.type() !== 'error' && message.type() !== 'warning') return;
+    if (message.text().startsWith('The Cross-Origin-Opener-Policy header has been ignored')) return; // it is for HTTPS
     if (!(offline && DISCONNECTED.test(message.text())) && !(expectError && EXPECTED_ERRORS.test(message.text()))) errors.push(`${message.text()} ${message.location().url}`);
   });
   one.on('pageerror', (error) => errors.push(String(error)));
