@@ -21,7 +21,7 @@ describe('a link', () => {
   const hour: [string, string][] = [['span', '1h']];
   it('keeps the range if its view has one and the link names none', () => {
     expect(carried('/runs?state=failed', hour, null)).toBe('/runs?state=failed&span=1h');
-    expect(carried('/jobs/report', hour, null)).toBe('/jobs/report?span=1h');
+    expect(carried('/jobs/report', hour, null)).toBe('/jobs/report');
     expect(carried('/runs?from=5', hour, null)).toBe('/runs?from=5');
     expect(carried('/nodes', hour, null)).toBe('/nodes');
     expect(carried('/jobs', hour, null)).toBe('/jobs');
