@@ -78,6 +78,10 @@ class Cluster:
     """The subjects of the mails that were sent."""
 
     def __post_init__(self) -> None:
+        self.log_in()
+
+    def log_in(self) -> None:
+        """An access token is valid for 15 minutes, and the pages may take longer."""
         given = self.call("POST", "auth/token", {"username": "admin", "password": PASSWORD})
         self.client.headers["Authorization"] = f"Bearer {given['access_token']}"
 
@@ -93,6 +97,7 @@ class Cluster:
 
     def reset(self) -> None:
         """Delete everything that a page defined, and cancel its open runs."""
+        self.log_in()
         self.call("POST", f"nodes/{NODE}/undrain")
         self.call("PUT", "cluster/maintenance", {"on": False})
         self.call("POST", "runs/cancel", {"filter": {"state": ["dispatched", "running", "retrying"]}})
