@@ -139,7 +139,7 @@ class OidcPeople:
 
     async def _keep_grant(self, session: Session, refresh_token: str | None) -> None:
         """Keep the refresh token of the provider that could not be stored in the session. The provider accepts no
-        earlier one, and may end everything that it gave to whoever presents one.
+        earlier one, and may revoke the whole grant when one is presented again.
         """
         if refresh_token is None:
             return

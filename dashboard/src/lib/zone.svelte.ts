@@ -1,5 +1,5 @@
 // The time zone in which the page shows times: this browser's, UTC, or that of the job on the page. A link with `?tz=` shows its
-// reader the zone of whoever shared it; a choice is kept in this browser.
+// reader the zone of its sender; a choice is kept in this browser.
 export type ZoneChoice = 'local' | 'utc' | 'job';
 
 export const ZONE_CHOICES: ZoneChoice[] = ['local', 'utc', 'job'];
