@@ -8,11 +8,12 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from heapq import heapify, heappop, heapreplace
 
 from cronflow.domain.errors import InvalidInput, NotFound, Problem
 from cronflow.domain.events import RecordedEvent, cursor_of
 from cronflow.domain.incident import Incident
-from cronflow.domain.job import SYSTEM_PREFIX
+from cronflow.domain.job import SYSTEM_PREFIX, JobRecord
 from cronflow.domain.marks import MARKED, ClusterMark, marks_of
 from cronflow.domain.onset import SHORTLY, Onset, onset_of
 from cronflow.domain.rollup import BucketSize, Tally, quantile_ms
@@ -140,20 +141,23 @@ class PostMortem:
         until = min(until, now + LOOK_AHEAD)
         store = self._backends.jobs
         records = await store.get([job]) if job is not None else await store.due(until, MOST_FIRES + 1)
-        found: list[tuple[datetime, str]] = []
-        for record in records:
-            schedule, fire = record.job.schedule, record.next_fire
-            held = record.paused or record.deleted_at is not None or not record.job.enabled
-            held = held or record.name.startswith(SYSTEM_PREFIX)
-            count = 0
-            while not held and schedule is not None and fire is not None and fire <= until and count <= MOST_FIRES:
-                if fire > now:
-                    found.append((fire, record.name))
-                    count += 1
-                fire = next_after(schedule, fire)
-        found.sort()
+        schedules = {one.name: one.job.schedule for one in records if _fires_by_itself(one) and one.job.schedule}
+        first = {one.name: one.next_fire for one in records if one.next_fire is not None and one.next_fire > now}
+        # Each step takes the earliest fire of all jobs, so no more are computed than are listed. The missed fires of a
+        # job that waits are passed over at once.
+        ahead = [(fire, name) for name, one in schedules.items() if (fire := first.get(name) or next_after(one, now))]
+        heapify(ahead)
+        found: list[tuple[str, datetime]] = []
+        while ahead and ahead[0][0] <= until and len(found) <= MOST_FIRES:
+            fire, name = ahead[0]
+            found.append((name, fire))
+            following = next_after(schedules[name], fire)
+            if following is None:
+                heappop(ahead)
+            else:
+                heapreplace(ahead, (following, name))
         more = len(found) > MOST_FIRES or len(records) > MOST_FIRES
-        return [(name, fire) for fire, name in found[:MOST_FIRES]], more
+        return found[:MOST_FIRES], more
 
     async def _events(self, since: datetime, until: datetime) -> tuple[list[RecordedEvent], bool]:
         found = await self._backends.events.find(kinds=MARKED, after=cursor_of(since), limit=MOST_EVENTS)
@@ -166,6 +170,11 @@ class PostMortem:
     async def _oldest_is_after(self, at: datetime) -> bool:
         oldest = await self._backends.events.find(after=cursor_of(datetime.fromtimestamp(0, at.tzinfo)), limit=1)
         return not oldest or oldest[0].at > at
+
+
+def _fires_by_itself(record: JobRecord) -> bool:
+    held = record.paused or record.deleted_at is not None or not record.job.enabled
+    return not held and record.next_fire is not None and not record.name.startswith(SYSTEM_PREFIX)
 
 
 def check_range(since: datetime, until: datetime) -> None:
