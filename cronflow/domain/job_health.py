@@ -8,7 +8,7 @@ while its latest run failed or was lost; skipped and cancelled runs do not count
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -144,9 +144,12 @@ def _condition(
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """The conditions of all jobs, at most `MOST_CONDITIONS` of each kind, one of a kind for each job."""
+    """The conditions of all jobs, one of a kind for each job. Of the kinds in `cut` there may be more: at most
+    `MOST_CONDITIONS` were read.
+    """
 
     conditions: Mapping[JobHealth, Sequence[JobCondition]]
+    cut: Collection[JobHealth] = ()
 
     @property
     def counts(self) -> dict[JobHealth, int]:

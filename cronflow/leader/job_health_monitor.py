@@ -39,8 +39,13 @@ class JobHealthMonitor:
             report = await self._reader.read(WATCHED)
             if tenure.term == self._term:
                 self._compare(report)
-            self._term = tenure.term
-            self._known = {health: report.names(health) for health in WATCHED}
+            else:
+                self._term, self._known = tenure.term, {}
+            # Of more jobs than a round reads, those that it did not find may not have recovered.
+            self._known = {
+                health: report.names(health) | (self._known.get(health, set()) if health in report.cut else set())
+                for health in WATCHED
+            }
         return EVERY_S
 
     def _compare(self, report: HealthReport) -> None:
@@ -49,7 +54,7 @@ class JobHealthMonitor:
             for jobs in _by_reason(one for one in conditions if one.job not in before and _is_news(one)).values():
                 self._emit(EVENTS[health](len(jobs), jobs[0].job, jobs[0].reason))
             recovered = sorted(before - report.names(health))
-            if recovered:
+            if recovered and health not in report.cut:
                 self._emit(JobsRecovered(len(recovered), recovered[0], health.value))
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 
 from cronflow.domain.events import RunLong
-from cronflow.domain.job import SYSTEM_PREFIX
+from cronflow.domain.job import SYSTEM_PREFIX, JobRecord
 from cronflow.domain.job_health import (
     LATEST_RUNS,
     MOST_CONDITIONS,
@@ -30,6 +31,9 @@ FAILED_SINCE = timedelta(days=30)
 LONG_SINCE = timedelta(days=2)
 MOST_LONG = 200
 KEPT_S = 2.0
+
+Read = Sequence[Sequence[JobCondition | None]]
+"""What each bounded query found; None: a document that is no condition."""
 
 
 class JobHealthReader:
@@ -61,9 +65,13 @@ class JobHealthReader:
         }
         wanted = [health for health in JobHealth if health in kinds]
         found = await asyncio.gather(*(readers[health](now) for health in wanted))
-        return HealthReport({health: _by_job(some) for health, some in zip(wanted, found, strict=True)})
+        by_health = dict(zip(wanted, found, strict=True))
+        return HealthReport(
+            {health: _by_job(chain.from_iterable(read)) for health, read in by_health.items()},
+            {health for health, read in by_health.items() if any(len(one) >= MOST_CONDITIONS for one in read)},
+        )
 
-    async def _overdue(self, now: datetime) -> Iterable[JobCondition | None]:
+    async def _overdue(self, now: datetime) -> Read:
         mode = await self._backends.control.maintenance()
         until = judged_until(now, mode if mode is not None and mode.holds(now) else None)
         held, late, holder = await asyncio.gather(
@@ -71,16 +79,16 @@ class JobHealthReader:
             self._backends.alert_conditions.behind(until, now + DEFERRED, MOST_CONDITIONS),
             self._backends.election.holder(),
         )
-        return [overdue(record, until, led=holder is not None) for record in (*late, *held)]
+        return [[overdue(record, until, led=holder is not None) for record in read] for read in (late, held)]
 
-    async def _stuck(self, now: datetime) -> Iterable[JobCondition | None]:
+    async def _stuck(self, now: datetime) -> Read:
         since = now - STUCK_AFTER
         records, runs, long = await asyncio.gather(
             self._backends.job_health.waiting_for_node(since, MOST_CONDITIONS),
             self._backends.alert_conditions.unplaced(since, MOST_CONDITIONS),
             self._long(now),
         )
-        return [*(stuck_fire(record, now) for record in records), *(stuck_run(run, now) for run in runs), *long]
+        return [[stuck_fire(record, now) for record in records], [stuck_run(run, now) for run in runs], long]
 
     async def _long(self, now: datetime) -> list[JobCondition | None]:
         """The leader emits an event for each run that takes longer than usual."""
@@ -89,28 +97,23 @@ class JobHealthReader:
         runs = await self._backends.runs.get(usual) if usual else []
         return [long_run(run, usual[run.id]) for run in runs]
 
-    async def _failing(self, now: datetime) -> Iterable[JobCondition | None]:
+    async def _failing(self, now: datetime) -> Read:
         found = await self._backends.job_health.failing(now - FAILED_SINCE, MOST_CONDITIONS, LATEST_RUNS)
-        return [failing(job, latest) for job, latest in found.items()]
+        return [[failing(job, latest) for job, latest in found.items()]]
 
-    async def _paused(self, now: datetime) -> Iterable[JobCondition | None]:
-        records = await self._backends.job_health.paused(MOST_CONDITIONS)
-        return [
-            JobCondition(
-                job=record.name,
-                health=JobHealth.PAUSED,
-                since=record.updated_at if record.pause is None else record.pause.at,
-                reason="paused" if record.pause is None or not record.pause.note else f"paused: {record.pause.note}",
-            )
-            for record in records
-        ]
+    async def _paused(self, now: datetime) -> Read:
+        return [[_paused(record) for record in await self._backends.job_health.paused(MOST_CONDITIONS)]]
 
-    async def _never_ran(self, now: datetime) -> Iterable[JobCondition | None]:
+    async def _never_ran(self, now: datetime) -> Read:
         found = await self._backends.job_health.never_ran(MOST_CONDITIONS)
-        return [
-            JobCondition(job=one.job, health=JobHealth.NEVER_RAN, since=one.created_at, reason="has no run yet")
-            for one in found
-        ]
+        health, reason = JobHealth.NEVER_RAN, "has no run yet"
+        return [[JobCondition(job=one.job, health=health, since=one.created_at, reason=reason) for one in found]]
+
+
+def _paused(record: JobRecord) -> JobCondition:
+    since = record.updated_at if record.pause is None else record.pause.at
+    reason = "paused" if record.pause is None or not record.pause.note else f"paused: {record.pause.note}"
+    return JobCondition(job=record.name, health=JobHealth.PAUSED, since=since, reason=reason)
 
 
 def _by_job(found: Iterable[JobCondition | None]) -> list[JobCondition]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from cronflow.domain.cluster import Tenure
 from cronflow.domain.events import Event, JobsOverdue, JobsRecovered, JobsStuck
 from cronflow.domain.placement import NO_FREE_SLOT, Waiting
@@ -59,6 +61,22 @@ async def test_jobs_that_become_overdue_or_stuck_are_reported_once_and_again_whe
     assert await bench.look() == [JobsRecovered(1, "a", "overdue")]
     del bench.backends.documents.jobs["c"]
     assert await bench.look() == [JobsRecovered(1, "c", "overdue"), JobsRecovered(1, "c", "stuck")]
+
+
+async def test_jobs_that_a_round_did_not_read_have_not_recovered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cronflow.usecases.job_health.MOST_CONDITIONS", 2)
+    bench = Bench()
+    assert await bench.look() == []
+    bench.late("b", minutes=6)
+    bench.late("c", minutes=5)
+    assert await bench.look() == [JobsOverdue(2, "b", "the cluster has no leader")]
+    # The two that are longest overdue are read: c is not among them any more.
+    bench.late("a", minutes=7)
+    assert await bench.look() == [JobsOverdue(1, "a", "the cluster has no leader")]
+    del bench.backends.documents.jobs["a"]
+    assert await bench.look() == []
+    del bench.backends.documents.jobs["b"]
+    assert await bench.look() == [JobsRecovered(2, "a", "overdue")]
 
 
 async def test_what_a_new_leader_finds_is_not_reported_again() -> None:
