@@ -140,12 +140,24 @@ export function withPastEvents(state: State, events: readonly ClusterEvent[]): S
   return { ...state, events: [...all].reverse().slice(0, EVENTS_KEPT), failovers: withPastFailovers(state.failovers, all) };
 }
 
-/** Puts lines that were written before the tail began in front of it. */
+/** Adds stored lines to a tail: those from before it in front of it, and newer ones, which the stream has not sent yet, in their place. */
 export function withHistory(state: State, topic: string, lines: readonly LogLine[]): State {
   const has = state.tails[topic] ?? [];
   const known = keysOf(has);
-  const older = lines.filter((line) => !known.has(lineKey(line)));
-  return { ...state, tails: { ...state.tails, [topic]: [...older, ...has].slice(-LINES_KEPT) } };
+  const first = new Map<string, LogLine>();
+  for (const entry of has) if (!isGap(entry) && !first.has(entry.run)) first.set(entry.run, entry);
+  const end = has.at(-1)?.at;
+  const [older, newer]: [TailEntry[], LogLine[]] = [[], []];
+  for (const line of lines) {
+    if (known.has(lineKey(line))) continue;
+    const begins = first.get(line.run);
+    const later = begins === undefined ? end !== undefined && Date.parse(line.at) > Date.parse(end) : isEarlier(begins, line);
+    if (later) newer.push(line);
+    else older.push(line);
+  }
+  const tail = [...older, ...has];
+  for (const line of newer) insert(tail, line);
+  return { ...state, tails: { ...state.tails, [topic]: tail.slice(-LINES_KEPT) } };
 }
 
 /** Puts search results that are older than the tail in front of it. */

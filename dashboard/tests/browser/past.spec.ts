@@ -90,7 +90,7 @@ test.describe('an incident', () => {
 
 test.describe('runs', () => {
   test('two are compared in their facts and their logs', async ({ stage, user }) => {
-    const [a, b] = [stage.world.run(40), stage.world.run(41)];
+    const [a, b] = [stage.world.ended(40), stage.world.ended(60)];
     await user.goto(`${stage.url}/compare?a=${encodeURIComponent(a.id)}&b=${encodeURIComponent(b.id)}`);
     await live(user);
     const table = user.getByRole('region', { name: 'Facts of both runs' });
@@ -101,11 +101,11 @@ test.describe('runs', () => {
   });
 
   test('one that takes longer than usual is marked, with its CPU time and memory', async ({ stage, user }) => {
-    const open = Array.from({ length: 60 }, (_, i) => stage.world.run(i)).find((run) => run.state === 'running')!;
+    const open = stage.world.lasting();
     await user.goto(`${stage.url}/runs/${encodeURIComponent(open.id)}`);
     await live(user);
     await expect(user.getByText('running longer than usual (2.4 s)')).toBeVisible();
-    const ended = stage.world.run(40);
+    const ended = stage.world.ended(40);
     await user.goto(`${stage.url}/runs/${encodeURIComponent(ended.id)}`);
     await expect(user.getByRole('region', { name: 'Attempts', exact: true })).toContainText(/CPU .*, memory 59.0 MiB at most/);
     await user.getByRole('link', { name: 'Compare' }).click();

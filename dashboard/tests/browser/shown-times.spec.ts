@@ -39,7 +39,7 @@ test('a log that was scrolled up follows again with f, and only then pauses', as
 });
 
 test('a run of another year is shown with the year everywhere', async ({ stage, user }) => {
-  const run = stage.world.run(900);
+  const run = stage.world.ended(900);
   const year = new Date().getUTCFullYear() - 1;
   const old = JSON.parse(JSON.stringify(run).replaceAll(String(year + 1) + '-', `${year}-`)) as typeof run;
   stage.world.find = () => ({ ...old, id: run.id });

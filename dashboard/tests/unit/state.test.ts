@@ -154,6 +154,14 @@ describe('tails', () => {
     expect(numbers(state, 'run:r')).toEqual([1, 2, 3, 4]);
   });
 
+  it('have stored lines that the stream has not sent yet behind those that it has sent', () => {
+    const state = withHistory(play(snap(), tick(1, {}, logs([line(2), line(5)]))), 'run:r', [line(1), line(2), line(3), line(6)]);
+    expect(numbers(state, 'run:r')).toEqual([1, 2, 3, 5, 6]);
+    expect(numbers(apply(state, tick(2, {}, logs([line(6), line(7)]))), 'run:r')).toEqual([1, 2, 3, 5, 6, 7]);
+    const other = (n: number) => ({ ...line(n), run: 's' });
+    expect(numbers(withHistory(state, 'run:r', [other(4), other(9)]), 'run:r')).toEqual([4, 1, 2, 3, 5, 6, 9]);
+  });
+
   it('have lines that arrive late before the later ones of their run', () => {
     const late = play(snap(), tick(1, {}, logs([line(5), line(7)])), tick(2, {}, logs([line(6), line(8)])), tick(3, {}, logs([line(4)])));
     expect(numbers(late, 'run:r')).toEqual([4, 5, 6, 7, 8]);

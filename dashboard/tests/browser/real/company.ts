@@ -85,7 +85,7 @@ function daytime(): Job[] {
     { name: 'newsletter', description: 'Sends the newsletter in portions', schedule: { every: '6s' }, run: sleep('0.2', '250 mails'), concurrency: 'mail-gateway', overlap: 'allow', labels: { team: 'marketing' } },
     { name: 'warehouse-snapshots', description: 'Takes snapshots of the data warehouse', schedule: { every: '25s' }, run: sleep('20', 'taking a snapshot'), concurrency: 'warehouse', overlap: 'allow', labels: { team: 'data' } },
     { name: 'warehouse-vacuum', description: 'Frees space in the data warehouse', schedule: { every: '25s' }, run: sleep('18', 'freeing space'), concurrency: 'warehouse', overlap: 'allow', labels: { team: 'data' } },
-    { name: 'refund-customers', description: 'Pays refunds that support has approved; asks for the order', run: { shell: 'test -n "$ORDER" || { echo "no order given" >&2; exit 2; }' , env: { ORDER: '' } }, retry: { max: 0 }, labels: { team: 'payments' } },
+    { name: 'refund-customers', description: 'Pays refunds that support has approved; asks for the order', run: { python: 'invoices:refund', args: { order: '', amount: 0, currency: 'EUR', reasons: ['damaged'] } }, retry: { max: 0 }, labels: { team: 'payments' } },
     { name: 'heartbeat', description: 'Runs every second, to show that nothing is missed', schedule: { every: '1s' }, run: { shell: 'true' }, overlap: 'queue', retry: { max: 0 }, labels: { team: 'platform' } },
     { name: 'legacy-ftp', description: 'Uploads to the old partner server', schedule: daily(45, 2), run: sleep('0.2', 'uploading'), labels: { team: 'purchasing' } },
   ];

@@ -18,7 +18,7 @@ let filled: Promise<void>;
 let offline = false;
 /** Set while a test provokes an error response, which the browser logs. */
 let expectError = false;
-const EXPECTED_ERRORS = /status of (401|404|409|422)/;
+const EXPECTED_ERRORS = /status of (401|409|422)/;
 /** The labels of the clicked buttons, by action. */
 const clicked = new Map<Action, Set<string>>();
 const errors: string[] = [];

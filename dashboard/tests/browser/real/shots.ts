@@ -2,6 +2,7 @@
 // failures and a failover. SHOTS is the output folder; ONLY=jobs,runs limits them to some pictures, WIDTHS=390,1024 and
 // THEMES=dark to some widths and themes; WARM_UP_MS is how long the cluster runs before.
 import { test, type Page } from '@playwright/test';
+import { SECTIONS } from '../../../src/lib/settings';
 import { NAV } from '../../../src/lib/views';
 import { ADMIN, Cluster, waitFor } from './cluster';
 import { foundCompany, FIRST_JOBS } from './company';
@@ -28,11 +29,16 @@ async function pictures(cluster: Cluster): Promise<Picture[]> {
   const [failed, retried, waiting, chain] = await Promise.all([
     run('job=courier-tracking&state=failed'), run('job=exchange-rates&state=succeeded'), run('job=fraud-scores'), run('job=check-orders&state=succeeded'),
   ]);
+  const [one, other] = (await cluster.runs('job=exchange-rates&state=succeeded')).items.map(({ id }) => encodeURIComponent(id));
+  const at = new Date(Date.now() - 60_000).toISOString();
   const tabs = (name: string, path: string, keys: string[]) => keys.map((key) => ({ name: `${name}-${key}`, path: `${path}?tab=${key}` }));
   return [
     ...NAV.map((view) => ({ name: view.name, path: view.href ?? '/' })),
     { name: 'overview-1h', path: '/?span=1h' },
+    { name: 'overview-frozen', path: `/?at=${at}` },
     { name: 'jobs-search', path: '/jobs?q=backup' },
+    { name: 'job-new', path: '/jobs/new' },
+    { name: 'job-edit', path: '/jobs/backup-shop/edit' },
     { name: 'job', path: '/jobs/exchange-rates' },
     { name: 'job-paused', path: '/jobs/legacy-ftp' },
     { name: 'job-waiting', path: '/jobs/fraud-scores' },
@@ -41,6 +47,10 @@ async function pictures(cluster: Cluster): Promise<Picture[]> {
     { name: 'run-waiting', path: waiting },
     { name: 'run-chain', path: chain },
     ...tabs('run', retried, ['history', 'attempts', 'why', 'result']),
+    { name: 'compare', path: `/compare?a=${one}&b=${other}` },
+    { name: 'node', path: `/nodes/${(await cluster.cluster()).nodes[0]?.name ?? ''}` },
+    { name: 'runs-frozen', path: `/runs?at=${at}` },
+    ...SECTIONS.filter(({ load }) => load !== null).map((section) => ({ name: `settings-${section.name}`, path: section.href })),
     { name: 'dead-open', path: '/dead-letters', then: (page) => page.locator('.why').first().click() },
     { name: 'load-job', path: '/load?job=backup-shop' },
     { name: 'load-hour', path: '/load', then: (page) => page.locator('main table button').nth(60).click() },
@@ -49,6 +59,7 @@ async function pictures(cluster: Cluster): Promise<Picture[]> {
     { name: 'not-found', path: '/nowhere' },
     { name: 'dialog-backfill', path: '/jobs/backup-erp?tab=backfills', then: press('Backfill') },
     { name: 'dialog-pause', path: '/jobs/backup-erp', then: press('Pause') },
+    { name: 'dialog-run', path: '/jobs/refund-customers', then: press('Run with arguments') },
     { name: 'dialog-palette', path: '/', then: (page) => page.keyboard.press('Control+k') },
     { name: 'dialog-help', path: '/', then: (page) => page.keyboard.press('?') },
     { name: 'menu', path: '/', then: (page) => page.getByRole('button', { name: /^Account/ }).click() },
