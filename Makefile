@@ -2,7 +2,8 @@
 #
 #   make demo            run three nodes on real servers with docs/examples (FOR=60s stops by itself; PORT=8501)
 #   make test            run all tests, on real servers
-#   make prove           try thousands of hostile and random requests on real servers, and explore the large model
+#   make prove           try thousands of hostile and random requests on real servers, explore the large model, and test
+#                        every view of the dashboard in both browsers
 #   make mutants         remove each compare-and-set condition and check that a test fails; WORDS=lua selects mutants,
 #                        CHANGED=1 those in changed files, WITHIN=180 starts no new one after 180 seconds
 #   make check           check lint, formatting, types and layers
@@ -45,7 +46,8 @@ WORKERS ?= $(shell n=$$(nproc); echo $$((n > 2 ? 8 : 3 * n)))
 
 PAGE := $(shell find dashboard/src dashboard/public -type f ! -name 'openapi.*') cronflow/files/job-file.schema.json $(wildcard cronflow/api/*.py cronflow/api/routes/*.py cronflow/schemas/*.py)
 NEW_ENOUGH := const [a, b] = process.versions.node.split(".").map(Number); process.exit(a * 100 + b < 2019 ? 1 : 0)
-uitest shots: export PYTHON := $(CURDIR)/$(BIN)/python
+# The tests of the dashboard start clusters with this Python.
+NPM := cd dashboard && PYTHON=$(CURDIR)/$(BIN)/python npm run
 
 # Hundreds of test processes import CronFlow, so always keep compiled modules.
 export PYTHONDONTWRITEBYTECODE :=
@@ -111,12 +113,13 @@ test:
 	@$(MAKE) --no-print-directory -j3 tools-in-ci tests-compiled dashboard-if-possible
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
 
-prove: .venv/ready
+prove: ui .venv/ready
 	$(BIN)/python -m pytest tests/api/test_fuzz.py tests/node/test_hanging.py tests/node/test_simulation.py --prove
 	$(BIN)/python -m pytest -m prove --prove
 	$(BIN)/python -m tests.model.check_protocol
 	$(BIN)/python -m tests.model.limits
 	$(BIN)/python -m tests.model.chains
+	$(NPM) test:prove
 
 mutants: .venv/ready
 	$(BIN)/python -m tests.mutants $(if $(CHANGED),--changed) $(if $(WITHIN),--within $(WITHIN)) $(WORDS)
@@ -144,10 +147,11 @@ dashboard-if-possible: .venv/ready
 	fi
 
 uitest: ui .venv/ready
-	cd dashboard && npm run types && npm run check && npm test && npm run test:browser
+	cd dashboard && npm run types && npm run check && npm test
+	$(NPM) test:browser
 
 shots: ui .venv/ready
-	cd dashboard && npm run shots
+	$(NPM) shots
 
 compare-schedules: .venv/ready
 	$(BIN)/python -m tests.comparison

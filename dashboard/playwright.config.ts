@@ -17,20 +17,23 @@ const firefox = {
   launchOptions: { executablePath: process.env.FIREFOX ?? '/usr/bin/firefox-esr', firefoxUserPrefs: { 'network.dns.localDomains': HOST } },
 };
 const SIMULATED = /browser\/[^/]+\.spec\.ts$/;
-/** What `npm run test:browser` runs in Firefox: logging in, live rows, actions, logs, copying and forms over plain HTTP. */
-const ABOUT_BROWSERS = process.env.EVERYTHING ? /./ : /logging in|the list of jobs|paused and resumed|followed live|copied|a job is created|the console/;
+/** Everything, which takes long; otherwise without tests that are marked for it. */
+const PROVE = process.env.PROVE !== undefined;
+/** What runs in Firefox otherwise: logging in, live rows, actions, logs, copying and forms over plain HTTP. */
+const ABOUT_BROWSERS = /logging in|the list of jobs|paused and resumed|followed live|copied|a job is created|the console/;
 /** Without endless animations, which would paint sixty times per second for as long as a test waits. */
 const still = { contextOptions: { reducedMotion: 'reduce' as const } };
 
 // Uses the installed browsers; nothing is downloaded.
 export default defineConfig({
   testDir: 'tests/browser',
+  grepInvert: PROVE ? [] : /@prove/,
   // The tests on real clusters take longest, so they start first. Those about the cost of a page ask for animations.
   projects: [
     { name: 'real cluster', testMatch: 'real/*.spec.ts' },
-    { name: 'real cluster, Firefox', testMatch: 'real/*.spec.ts', grep: ABOUT_BROWSERS, use: firefox },
+    { name: 'real cluster, Firefox', testMatch: 'real/*.spec.ts', grep: PROVE ? /./ : ABOUT_BROWSERS, use: firefox },
     { name: 'simulated cluster', testMatch: SIMULATED, use: still },
-    { name: 'simulated cluster, Firefox', testMatch: SIMULATED, use: { ...firefox, ...still } }, // only in `npm run test:firefox`
+    { name: 'simulated cluster, Firefox', testMatch: SIMULATED, use: { ...firefox, ...still } }, // only by name
   ],
   workers: 2,
   fullyParallel: true,

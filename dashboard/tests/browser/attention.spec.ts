@@ -1,6 +1,5 @@
 // Jobs that are stuck, overdue or failing, or never ran: on the overview, in the list, on their pages and on the wallboard.
 import { expect, type Page } from '@playwright/test';
-import { axe } from './axe';
 import { live, test } from './fixtures';
 import { someTroubles } from './troubles';
 
@@ -72,24 +71,4 @@ test('the wallboard reports stuck and overdue jobs first', async ({ stage, user 
   await expect(user.locator('.note').first()).toContainText('recompute-prices: no node can take it');
   stage.world.troubles = [];
   await expect(user.getByRole('heading', { level: 1 })).not.toContainText('stuck');
-});
-
-test('no axe violations and no horizontal overflow', async ({ stage, user }) => {
-  test.setTimeout(120_000);
-  const found: string[] = [];
-  for (const view of ['/', '/jobs', `/jobs/${STUCK}`, '/?tv=1']) {
-    await user.setViewportSize({ width: 1440, height: 900 });
-    await user.goto(stage.url + view);
-    await live(user);
-    found.push(...(await axe(user, view)));
-    for (const width of [1440, 1024, 390, 360]) {
-      await user.setViewportSize({ width, height: 800 });
-      const wide = () => user.evaluate(() => {
-        const main = document.querySelector('main') as HTMLElement;
-        return Math.max(main.scrollWidth - main.clientWidth, document.documentElement.scrollWidth - innerWidth);
-      });
-      await expect.poll(wide, `${view} at ${width} px`).toBeLessThanOrEqual(0);
-    }
-  }
-  expect(found).toEqual([]);
 });

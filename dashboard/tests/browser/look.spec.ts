@@ -1,6 +1,5 @@
 // What holds for every view: the zone of times, the range of time, phones and paper; and the graph of chains and limits.
 import { expect } from '@playwright/test';
-import { axe } from './axe';
 import { live, test } from './fixtures';
 
 const PHONE = { width: 390, height: 844 };
@@ -161,18 +160,4 @@ test('of a thousand runs that wait for a limit, all can be read', async ({ stage
   await expect(warehouse.getByRole('link', { name: 'recompute-prices@manual-999' })).toHaveCount(1);
   await warehouse.getByRole('button', { name: 'Show the first 5' }).click();
   await expect(warehouse.getByRole('link', { name: 'recompute-prices@manual-999' })).toHaveCount(0);
-});
-
-test('the menu of zones, the range of time, the graph and the map have no axe violations', async ({ stage, user }) => {
-  test.setTimeout(120_000);
-  await user.goto(`${stage.url}/logs?from=1800000000000&to=1800000900000`);
-  await live(user);
-  await user.getByRole('button', { name: /^Time zone/ }).click();
-  const found = await axe(user, 'zones', { switches: false });
-  for (const view of ['/chains', '/load', '/limits']) {
-    await user.goto(stage.url + view);
-    await live(user);
-    found.push(...(await axe(user, view)));
-  }
-  expect(found).toEqual([]);
 });
