@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from cronflow.cli.terminal.drawing import counted
 from cronflow.documents import complete_document
 from cronflow.domain.errors import Conflict, CronFlowError, InvalidInput, Problem
-from cronflow.usecases.pruning import Prune
+from cronflow.domain.ownership import Prune
 
 if TYPE_CHECKING:
     from cronflow.cli.connect import Cluster

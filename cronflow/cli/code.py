@@ -22,7 +22,7 @@ from cronflow.cli.terminal.output import Format, Output, note, show
 from cronflow.cli.views.applied import applied_page, warn_about
 from cronflow.cli.views.checked import CheckFormat, print_checked
 from cronflow.domain.errors import InvalidInput, Problem
-from cronflow.usecases.run_changes import DAYS, MOST_DAYS
+from cronflow.domain.schedule.comparison import DAYS, MOST_DAYS
 
 if TYPE_CHECKING:
     from cronflow.cli.connect import Cluster

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from cronflow.app import load_app
 from cronflow.cli import connect
 from cronflow.domain.errors import InvalidInput, Problem
-from cronflow.usecases.pruning import OWNER
+from cronflow.domain.ownership import OWNER
 
 if TYPE_CHECKING:
     from cronflow.domain.job import Job

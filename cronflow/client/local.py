@@ -33,7 +33,9 @@ from cronflow.domain.catch_up import CatchUpProgress
 from cronflow.domain.errors import BackendUnavailable, Conflict, NotFound
 from cronflow.domain.job import Job, JobRecord, Retry
 from cronflow.domain.job_health import JobHealth
+from cronflow.domain.ownership import Prune
 from cronflow.domain.run import Kind, RunState, at_least
+from cronflow.domain.schedule.comparison import DAYS
 from cronflow.domain.shadow import JobMode
 from cronflow.domain.spread import MinuteMove, SpreadBy
 from cronflow.ports import LineQuery, RunQuery
@@ -96,8 +98,6 @@ from cronflow.schemas.stream import EventSchema, event_schema
 from cronflow.schemas.why import WhySchema, why_schema
 from cronflow.usecases import UseCases
 from cronflow.usecases.backfills import BackfillProgress
-from cronflow.usecases.pruning import Prune
-from cronflow.usecases.run_changes import DAYS
 from cronflow.usecases.run_search import RunFilter
 from cronflow.usecases.search import JobFilter, labels_of
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from cronflow.domain.access import check_patterns
 from cronflow.domain.alert_grouping import Grouping, QuietTime, is_held
@@ -263,6 +264,19 @@ class Answer:
     def taken(self) -> bool:
         """Whether the receiver has accepted it."""
         return self.error is None or self.partly
+
+
+class SampleAnswer(NamedTuple):
+    """The answer to the sample of a kind, and the id of its notification."""
+
+    kind: str
+    id: str
+    answer: Answer
+
+
+def overall(answers: Sequence[SampleAnswer]) -> SampleAnswer:
+    """The first answer that is no acceptance, or the last one."""
+    return next((one for one in answers if not one.answer.taken), answers[-1])
 
 
 def notification_id(alert: str, kind: AlertKind, subject: str) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 from cronflow.domain.access import ApiKey, AuditEntry, LoginMethod, Principal, Role, Secret, Session, User, UserSource
 from cronflow.schemas import Schema, iso, optional_iso
-from cronflow.usecases.secret_uses import SecretUse
+
+if TYPE_CHECKING:
+    from cronflow.usecases.secret_uses import SecretUse
 
 MOST_JOBS_SHOWN = 50
 

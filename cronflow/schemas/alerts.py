@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from cronflow.documents.alerts import AlertForm, alert_document
 from cronflow.domain.alert_kinds import AlertKind
-from cronflow.domain.alerts import AlertRecord, Notification, NotificationState
+from cronflow.domain.alerts import AlertRecord, Notification, NotificationState, SampleAnswer, overall
 from cronflow.schemas import Schema, iso, optional_iso
-from cronflow.usecases.alerts import TestAnswer, overall
 
 
 class AlertSchema(Schema, AlertForm):
@@ -122,7 +121,7 @@ def notification_schema(notification: Notification) -> NotificationSchema:
     }
 
 
-def answer_schema(answers: Sequence[TestAnswer]) -> AnswerSchema:
+def answer_schema(answers: Sequence[SampleAnswer]) -> AnswerSchema:
     samples = [_sample(one) for one in answers]
     shown = _sample(overall(answers))
     return {
@@ -135,7 +134,7 @@ def answer_schema(answers: Sequence[TestAnswer]) -> AnswerSchema:
     }
 
 
-def _sample(one: TestAnswer) -> SampleAnswerSchema:
+def _sample(one: SampleAnswer) -> SampleAnswerSchema:
     answer = one.answer
     return {
         "kind": one.kind,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, NotRequired
+from typing import TYPE_CHECKING, Literal, NotRequired
 
 from cronflow.domain.backfill import Backfill, BackfillScope
 from cronflow.domain.run import OPEN
 from cronflow.schemas import Schema, iso, optional_iso, optional_milliseconds
-from cronflow.usecases.backfills import BackfillProgress
+
+if TYPE_CHECKING:
+    from cronflow.usecases.backfills import BackfillProgress
 
 MOST_EXCLUDED = 100
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from cronflow.documents.calendars import CalendarForm, calendar_document
+from cronflow.domain.applied import Result
 from cronflow.domain.schedule import zones
 from cronflow.domain.schedule.calendar import WEEKDAYS, Calendar
 from cronflow.ports import CalendarRecord
 from cronflow.schemas import Schema, iso, optional_iso
-from cronflow.usecases.calendars import CalendarPlan, CalendarUse, JobEffect, Result
+
+if TYPE_CHECKING:
+    from cronflow.usecases.calendars import CalendarPlan, CalendarUse, JobEffect
 
 COMING = 20
 COMING_DAYS = 2 * 366

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, NotRequired, cast
+from typing import TYPE_CHECKING, Literal, NotRequired, cast
 
 from cronflow.documents import JobForm, job_document
+from cronflow.documents.masking import masked
+from cronflow.domain.applied import Result
 from cronflow.domain.chain import after_words
 from cronflow.domain.job import Job, JobRecord, Pause, PendingRun
 from cronflow.domain.job_breaker import BreakerState
@@ -24,9 +26,9 @@ from cronflow.schemas.schedules import (
     schedule_words,
     zones_of,
 )
-from cronflow.usecases.audit import masked
-from cronflow.usecases.edit import Result
-from cronflow.usecases.jobs import Comparison
+
+if TYPE_CHECKING:
+    from cronflow.usecases.jobs import Comparison
 
 JobState = Literal["active", "paused", "disabled", "done", "by_hand", "shadow"]
 

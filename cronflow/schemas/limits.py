@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from cronflow.documents.limits import LimitForm, limit_document
 from cronflow.ports import Waiter
 from cronflow.schemas import Schema, iso, optional_iso
-from cronflow.usecases.limits import LimitUsage
+
+if TYPE_CHECKING:
+    from cronflow.usecases.limits import LimitUsage
 
 
 class PermitSchema(Schema):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from cronflow.domain.incident import Incident, markdown
 from cronflow.domain.marks import ClusterMark, MarkKind
 from cronflow.domain.onset import MatchKind, Onset
 from cronflow.schemas import Schema, iso, optional_iso
 from cronflow.schemas.jobs import job_words
 from cronflow.schemas.runs import FailureSchema, MarkSchema, failure_schema, mark_schema
-from cronflow.usecases.post_mortem import PastJob, TimelineExtras
+
+if TYPE_CHECKING:
+    from cronflow.usecases.post_mortem import PastJob, TimelineExtras
 
 
 class ClusterMarkSchema(Schema):

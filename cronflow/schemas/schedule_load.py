@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from cronflow.domain.schedule.load import HOUR, MINUTE, MINUTES, WEEK_HOURS, ScheduleLoad, levels
 from cronflow.domain.spread import LoadPicture, MinuteMove, SpreadBy
 from cronflow.schemas import Schema, iso
 from cronflow.schemas.schedules import SlotSchema, slot_schema
-from cronflow.usecases.schedule_load import ScheduleLoadReport
-from cronflow.usecases.spread import SpreadProposal
+
+if TYPE_CHECKING:
+    from cronflow.usecases.schedule_load import ScheduleLoadReport
+    from cronflow.usecases.spread import SpreadProposal
 
 BUSIEST = 10
 NAMED_PER_HOUR = 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, tzinfo
-from typing import NotRequired
+from typing import TYPE_CHECKING, NotRequired
 
 from cronflow.domain.run import RunState
 from cronflow.domain.schedule.comparison import FireChanges
@@ -14,7 +14,9 @@ from cronflow.domain.schedule.load import MINUTES, WEEK_MINUTES, Slot
 from cronflow.domain.schedule.preview import Preview, PreviewRow, zone_name
 from cronflow.domain.schedule.zones import find_zone
 from cronflow.schemas import Schema, iso
-from cronflow.usecases.schedule_load import ScheduleLoadReport
+
+if TYPE_CHECKING:
+    from cronflow.usecases.schedule_load import ScheduleLoadReport
 
 
 class PreviewRowSchema(Schema):

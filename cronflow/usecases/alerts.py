@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Literal, NamedTuple
 
 from cronflow.documents.alerts import alert_document
 from cronflow.documents.notifications import TEST
 from cronflow.documents.sample_notifications import plain_test, sample
 from cronflow.domain.alert_kinds import AlertKind
 from cronflow.domain.alert_receivers import WebhookFormat
-from cronflow.domain.alerts import Alert, AlertRecord, Answer, Notification, begins_anew
+from cronflow.domain.alerts import Alert, AlertRecord, Notification, SampleAnswer, begins_anew, overall
+from cronflow.domain.applied import Result
 from cronflow.domain.errors import Conflict, InvalidInput, NotFound, Problem
 from cronflow.ports import Backends, Clock, NotificationSender
 from cronflow.usecases.audit import Auditor, Changed
 
 MOST_ALERTS = 500
-
-
-class TestAnswer(NamedTuple):
-    """The receiver's answer to a sample of a kind."""
-
-    kind: str
-    id: str
-    answer: Answer
-
-
-Result = Literal["created", "changed", "unchanged"]
 
 
 class AlertRules:
@@ -109,7 +98,7 @@ class AlertRules:
             raise NotFound("alert", name)
         await self._audit.record(by, Changed("alert.delete", f"alert:{name}", _facts(before.alert), None))
 
-    async def test(self, name: str, *, by: str = "") -> list[TestAnswer]:
+    async def test(self, name: str, *, by: str = "") -> list[SampleAnswer]:
         """Send a sample of each kind of the alert now from this process; to a webhook in JSON a single notification of
         the kind `test`. Returns the receiver's answers. Nothing is stored or retried. Raises NotFound, InvalidInput.
         """
@@ -125,7 +114,7 @@ class AlertRules:
                 if isinstance(kind, AlertKind)
                 else plain_test(alert, notification, now, self._namespace)
             )
-            answers.append(TestAnswer(kind, notification, await self._notifier.send(alert, made, now)))
+            answers.append(SampleAnswer(kind, notification, await self._notifier.send(alert, made, now)))
         shown = overall(answers)
         facts = {"taken": all(one.answer.taken for one in answers), "status": shown.answer.status}
         await self._audit.record(by, Changed("alert.test", f"alert:{name}", None, facts))
@@ -136,11 +125,6 @@ class AlertRules:
         if alert.email is not None and self._notifier is not None and not self._notifier.sends_mail:
             remedy = "set CRONFLOW_SMTP_URL and CRONFLOW_SMTP_FROM on every node and API, and here"
             raise InvalidInput(Problem("email", "there is no mail server: SMTP_URL is not set", remedy))
-
-
-def overall(answers: Sequence[TestAnswer]) -> TestAnswer:
-    """The first answer that is no acceptance, or the last one."""
-    return next((one for one in answers if not one.answer.taken), answers[-1])
 
 
 def _facts(alert: Alert) -> Mapping[str, object]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from cronflow.documents.calendars import calendar_document
+from cronflow.domain.applied import Result
 from cronflow.domain.errors import Conflict, InvalidInput, NotFound, Problem
 from cronflow.domain.events import CalendarChanged, CalendarDeleted
 from cronflow.domain.job import JobRecord
@@ -36,8 +37,6 @@ SHOWN_IN_CONFLICT = 3
 MOST_AUDITED = 200
 """Days and windows in an entry of the audit log; of more, it has the number."""
 TRIES = 5
-
-Result = Literal["created", "changed", "unchanged"]
 
 
 class CalendarUse(NamedTuple):

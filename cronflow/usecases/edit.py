@@ -21,9 +21,10 @@ import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from cronflow.domain import transitions
+from cronflow.domain.applied import Result
 from cronflow.domain.errors import BackendUnavailable, Conflict, NotFound
 from cronflow.domain.events import FiresSkipped
 from cronflow.domain.job import Job, JobRecord, Pause, PendingRun, PlanIntent
@@ -51,7 +52,6 @@ INSTANT_BEFORE = timedelta(microseconds=1)
 ABSENT = 0
 """The expected version of a job that must not exist."""
 
-Result = Literal["created", "changed", "unchanged"]
 Edit = Callable[[JobRecord, datetime], JobRecord]
 
 

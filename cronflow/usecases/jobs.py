@@ -17,6 +17,7 @@ from typing import Literal
 from cronflow.documents import job_document
 from cronflow.documents.differences import Difference, differences
 from cronflow.documents.values import instant_text, under
+from cronflow.domain.applied import Result
 from cronflow.domain.capabilities import Needs, needs_of
 from cronflow.domain.cluster import Member
 from cronflow.domain.durations import to_the_minute
@@ -33,11 +34,12 @@ from cronflow.domain.events import (
 from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord
 from cronflow.domain.job_breaker import BreakerState
 from cronflow.domain.job_problems import problems_of
+from cronflow.domain.ownership import Prune
 from cronflow.domain.placement import OTHERS_KEPT, unable
 from cronflow.domain.planning import fires_text, first_fire, run_on_request
 from cronflow.domain.resources import NOTHING, ResourceAmount
 from cronflow.domain.run import MANUAL, Covers, Kind, Run, RunState
-from cronflow.domain.schedule.comparison import FireChanges
+from cronflow.domain.schedule.comparison import DAYS, FireChanges
 from cronflow.domain.schedule.fires import is_dynamic
 from cronflow.domain.schedule.kinds import Once, Schedule
 from cronflow.domain.schedule.pins import book_of, name_of_pin, pins_of
@@ -49,7 +51,6 @@ from cronflow.usecases.edit import (
     Edited,
     Editor,
     Guard,
-    Result,
     allow_any,
     consumed,
     deleted,
@@ -60,8 +61,8 @@ from cronflow.usecases.edit import (
 from cronflow.usecases.job_breakers import JobBreakers
 from cronflow.usecases.job_graph import JobGraphUseCases
 from cronflow.usecases.limit_names import refuse_absent_limits
-from cronflow.usecases.pruning import Prune, pruned_by
-from cronflow.usecases.run_changes import DAYS, check_days, never_again, run_changes
+from cronflow.usecases.pruning import pruned_by
+from cronflow.usecases.run_changes import check_days, never_again, run_changes
 
 BATCH = 250
 """Jobs that are applied together: few enough to be written before plan recovery takes over their intent."""

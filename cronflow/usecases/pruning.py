@@ -1,49 +1,20 @@
-"""Ownership of jobs: which jobs a change deletes because they are gone from the files of their owner.
+"""Which jobs a change deletes because they are gone from the files of their owner.
 
-The label `owner` names the owner of a job. The rule: a change with an owner touches only jobs of this owner and jobs
-without one; it deletes only jobs of this owner. Everything is checked before the first job is written, and the owner of
+Everything is checked before the first job is written, and the owner of
 a stored job again with the compare-and-set that changes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 
-from cronflow.domain.errors import Conflict, InvalidInput, Problem
+from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord
+from cronflow.domain.ownership import OWNER, Prune
 from cronflow.ports import Backends
 
-OWNER = "owner"
-"""The label."""
 PAGE = 500
 MOST_SHOWN = 5
-
-
-def permit_all(_names: Sequence[str]) -> None:
-    """Whoever asks may delete every job."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prune:
-    """Also delete the jobs of this owner that the change does not contain. `permit` gets their names and raises if who
-    asks may not delete one of them.
-    """
-
-    owner: str
-    permit: Callable[[Sequence[str]], None] = permit_all
-
-    def guard(self, record: JobRecord) -> None:
-        """Refuses a job that has got another owner since it was checked. Raises Conflict."""
-        theirs = record.job.labels.get(OWNER)
-        if theirs not in (None, self.owner):
-            raise Conflict(f"{record.name} belongs to {theirs!r} by now, not {self.owner!r}; it was not changed")
-
-    def guard_deletion(self, record: JobRecord) -> None:
-        """The same, for a job that is to be deleted: it must still have the owner."""
-        self.guard(record)
-        if OWNER not in record.job.labels:
-            raise Conflict(f"{record.name} belongs to nobody by now, not {self.owner!r}; it was not deleted")
 
 
 async def pruned_by(

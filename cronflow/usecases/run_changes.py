@@ -15,13 +15,11 @@ from cronflow.domain import planning
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import JobRecord
 from cronflow.domain.schedule import comparison
-from cronflow.domain.schedule.comparison import FireChanges, UpcomingFires, why_over
+from cronflow.domain.schedule.comparison import MOST_DAYS, FireChanges, UpcomingFires, why_over
 from cronflow.domain.schedule.fires import next_after
 from cronflow.domain.schedule.kinds import Once
 from cronflow.domain.schedule.zones import SECOND
 
-DAYS = 7
-MOST_DAYS = 92
 MOST_COMPARED = 50_000
 """Instants of all jobs together."""
 

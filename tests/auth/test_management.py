@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cronflow.documents.masking import masked
 from cronflow.domain.access import AuditEntry, Role
 from cronflow.domain.cluster import NodeReport
 from cronflow.domain.errors import Conflict, InvalidInput
@@ -14,7 +15,7 @@ from cronflow.ports import AuditQuery
 from cronflow.testing.clock import FakeClock
 from cronflow.testing.memory import MemoryBackends
 from cronflow.usecases import UseCases
-from cronflow.usecases.audit import Auditor, Changed, client_address, masked
+from cronflow.usecases.audit import Auditor, Changed, client_address
 from tests.auth.bench import PASSWORD, Replica, a_job
 
 GOOD = "a good password"

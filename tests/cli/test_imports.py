@@ -26,6 +26,9 @@ HEAVY = {
     "websockets",
     "rich.live",
     "rich.progress",
+    "jwt",
+    "cryptography",
+    "cronflow.usecases",
 }
 
 SCRIPT = """
@@ -57,7 +60,7 @@ finally:
     ],
     ids=" ".join,
 )
-def test_commands_import_no_driver_and_no_web_framework(command: list[str], tmp_path: Path) -> None:
+def test_commands_import_no_driver_no_web_framework_and_no_use_case(command: list[str], tmp_path: Path) -> None:
     result = subprocess.run(
         [sys.executable, "-c", SCRIPT, *command], cwd=tmp_path, capture_output=True, text=True, check=False
     )

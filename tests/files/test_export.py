@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from cronflow.documents import job_document
+from cronflow.documents.masking import masked
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.job import CommandTarget, Job, PythonTarget, Retry
 from cronflow.files.export import file_text, job_of, write_folder
 from cronflow.files.jobs import read_jobs
-from cronflow.usecases.audit import masked
 from tests.test_documents import jobs as any_job
 
 OTHER = Retry(max=9, initial="7s")

@@ -979,7 +979,7 @@ GUARDS: tuple[Mutant, ...] = (
         ("            guard(record)\n            return deleted", "            return deleted"),
     ),
     *_of(
-        "usecases/pruning.py",
+        "domain/ownership.py",
         ("if theirs not in (None, self.owner):", "if False:"),
         ("if theirs not in (None, self.owner):", "if theirs != self.owner:"),
         ("        if OWNER not in record.job.labels:\n", "        if False:\n"),

@@ -10,10 +10,10 @@ import pytest
 from cronflow.domain.chain import Upstream
 from cronflow.domain.errors import Conflict, InvalidInput, Problem
 from cronflow.domain.job import DEFAULT_PRIORITY, Job, JobRecord
+from cronflow.domain.ownership import Prune
 from cronflow.domain.schedule.kinds import Cron
 from cronflow.ports import AuditQuery
 from cronflow.usecases.job_graph import JobGraphUseCases
-from cronflow.usecases.pruning import Prune
 from tests.contracts.builders import a_job
 from tests.usecases.test_calendars import START, Scene
 

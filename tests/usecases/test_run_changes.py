@@ -10,6 +10,7 @@ import pytest
 
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.job import Job, Misfire, MisfirePolicy
+from cronflow.domain.schedule.comparison import MOST_DAYS
 from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule
 from cronflow.usecases import run_changes
 from cronflow.usecases.jobs import Comparison
@@ -43,7 +44,7 @@ async def test_a_plan_and_the_change_itself_have_the_same_runs(scene: Scene) -> 
 
 async def test_runs_are_compared_only_if_days_are_given_and_only_for_so_many(scene: Scene) -> None:
     assert counts(await scene.service.jobs.compare([job("new", DAILY)])) == [None]
-    for days in (-1, run_changes.MOST_DAYS + 1):
+    for days in (-1, MOST_DAYS + 1):
         with pytest.raises(InvalidInput, match="days"):
             await scene.service.jobs.compare([job("new", DAILY)], days=days)
 

@@ -47,6 +47,8 @@ from cronflow.domain.access import Principal, Role
 from cronflow.domain.errors import MOST_PROBLEMS, InvalidInput, NotFound, Problem
 from cronflow.domain.job import Job, JobRecord, for_job
 from cronflow.domain.job_health import MOST_CONDITIONS, JobHealth
+from cronflow.domain.ownership import Prune, permit_all
+from cronflow.domain.schedule.comparison import DAYS, MOST_DAYS
 from cronflow.ports import RunQuery
 from cronflow.schemas import Schema
 from cronflow.schemas.job_graph import JobGraphSchema, job_graph_schema
@@ -78,8 +80,6 @@ from cronflow.schemas.summaries import JobSummarySchema, job_summary_schema
 from cronflow.schemas.why import WhySchema, why_schema
 from cronflow.usecases import UseCases
 from cronflow.usecases.edit import ABSENT
-from cronflow.usecases.pruning import Prune, permit_all
-from cronflow.usecases.run_changes import DAYS, MOST_DAYS
 from cronflow.usecases.run_search import RunFilter
 from cronflow.usecases.search import JobFilter, labels_of
 

@@ -27,7 +27,7 @@ CONTEXT = 2
 
 def with_created(found: Sequence[AppliedSchema], jobs: Sequence[Job]) -> list[AppliedSchema]:
     """The plan, in which new jobs have their keys as changes too."""
-    from cronflow.usecases.audit import masked
+    from cronflow.documents.masking import masked
 
     new = {job.name: job for job in jobs}
     made: list[AppliedSchema] = []

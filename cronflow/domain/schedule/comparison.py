@@ -14,6 +14,9 @@ from datetime import datetime
 from cronflow.domain.schedule.fires import count_between, next_after
 from cronflow.domain.schedule.kinds import Once, Schedule
 
+DAYS = 7
+"""How many coming days are compared unless others are asked for."""
+MOST_DAYS = 92
 MOST_COMPARED = 2000
 """Fires of one side that are compared one by one."""
 MOST_COUNTED = 10_000
