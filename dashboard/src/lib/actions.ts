@@ -74,7 +74,7 @@ export async function closeBreaker(name: string): Promise<boolean> {
 }
 
 export async function revokeSession(session: Session): Promise<boolean> {
-  const body = session.current ? 'This browser is logged out.' : `${session.user} is logged out there at once, and has to log in again.`;
+  const body = session.current ? 'This browser is logged out.' : `${session.user} is logged out there immediately and must log in again.`;
   if ((await ui.confirm({ title: `Revoke this session of ${session.user}?`, body, confirm: 'Revoke', danger: true })) === null) return false;
   const done = await ui.attempt(async () => (await store.api.delete('/sessions/{id}', { params: { path: { id: session.id } } }), true));
   if (done === null) return false;
@@ -215,15 +215,16 @@ export async function acknowledge(ids: string[]): Promise<boolean> {
   return done !== null;
 }
 
-export async function drain(node: string): Promise<void> {
+/** Drains a node, or changes the deadline of one that is `draining`. */
+export async function drain(node: string, draining = false): Promise<void> {
   const answer = await ui.confirm({
-    title: `Drain ${node}?`, confirm: 'Drain', hold: { open: 'None: running jobs finish', end: 'Deadline', ends: DEADLINES, note: false },
-    body: 'It finishes running jobs and accepts no new ones. Other nodes take over what it has not started. What still runs at the deadline is stopped and runs again on other nodes, except jobs with at_most_once.',
+    title: draining ? `Change the deadline of ${node}?` : `Drain ${node}?`, confirm: draining ? 'Change deadline' : 'Drain', hold: { open: 'None: wait for running jobs', end: 'Deadline', ends: DEADLINES, note: false },
+    body: 'It finishes running jobs and accepts no new ones. Other nodes take over what it has not started. Jobs that are still running at the deadline are stopped and run again on other nodes, except at_most_once jobs, which continue.',
   });
   if (answer === null) return;
   const { until } = answer;
   if ((await ui.attempt(() => store.api.post('/nodes/{name}/drain', { params: { path: { name: node } }, body: until === null ? {} : { until } }))) !== null) {
-    ui.toast(until === null ? `Draining ${node}` : `Draining ${node} until ${moment(until, store.now)}`, { undo: () => store.api.post('/nodes/{name}/undrain', { params: { path: { name: node } } }) });
+    ui.toast(until === null ? `${node} is draining` : `${node} is draining, with a deadline at ${moment(until, store.now)}`, { undo: () => store.api.post('/nodes/{name}/undrain', { params: { path: { name: node } } }) });
   }
 }
 

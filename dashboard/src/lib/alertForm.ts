@@ -1,22 +1,22 @@
-// An alert as its form has it, and as the server takes it.
+// Converts an alert to the fields of its form, and back to the body of a request.
 import { words } from './rights';
 import type { Alert, AlertInput, AlertKind } from './types';
 
 export const KINDS: [AlertKind, string, string][] = [
-  ['failed', 'Failed', 'A run has failed for good'],
-  ['dead_letter', 'Dead letter', 'A run has failed for good or was lost'],
-  ['recovered', 'Recovered', 'A job that was reported succeeds again'],
-  ['late', 'Late', 'A due run has not started'],
+  ['failed', 'Failed', 'A run failed permanently'],
+  ['dead_letter', 'Dead letter', 'A run failed permanently or was lost'],
+  ['recovered', 'Recovered', 'A job succeeds again after its failure was reported'],
+  ['late', 'Late', 'A run has not started in time'],
   ['running_long', 'Running long', 'A run takes much longer than usual'],
   ['retries', 'Retries', 'A run needed many retries'],
-  ['limit_wait', 'Waits for a limit', 'A run waits long for a named limit'],
-  ['succeeded', 'Succeeded', 'A run succeeded; name the jobs one by one'],
+  ['limit_wait', 'Waiting for a limit', 'A run has waited long for a named limit'],
+  ['succeeded', 'Succeeded', 'A run succeeded; requires exact job names, no patterns'],
   ['no_leader', 'No leader', 'The cluster has no leader'],
-  ['node_lost', 'Node lost', 'A node died'],
-  ['dead_letters', 'Many dead letters', 'The number of open dead letters'],
-  ['retry_rate', 'Retry rate', 'The share of retries among all attempts'],
+  ['node_lost', 'Node lost', 'A node was lost'],
+  ['dead_letters', 'Many dead letters', 'Too many dead letters are open'],
+  ['retry_rate', 'Retry rate', 'The share of retries among all attempts is too high'],
   ['report', 'Weekly report', 'A summary of the week'],
-  ['heartbeat', 'Heartbeat', 'A sign of life while the cluster is healthy'],
+  ['heartbeat', 'Heartbeat', 'Sent regularly while the cluster is healthy'],
 ];
 
 export const kindLabel = (kind: string): string => KINDS.find(([name]) => name === kind)?.[1] ?? kind;
@@ -72,7 +72,7 @@ export function fieldsOf(alert: Alert | null): Fields {
   };
 }
 
-/** The body of a request: thresholds only of the kinds that are chosen, and what the form does not have as it was. */
+/** The body of a request: thresholds only for the chosen kinds; what the form does not contain stays unchanged. */
 export function bodyOf(fields: Fields, before: Alert | null): AlertInput {
   const on = new Set<string>(fields.on);
   const when = <T extends object>(kind: AlertKind, part: T): Partial<T> => (on.has(kind) ? part : {});
@@ -94,7 +94,7 @@ export function bodyOf(fields: Fields, before: Alert | null): AlertInput {
   };
 }
 
-/** The body that leaves an alert as it is, but for whether it sends notifications. */
+/** The body that changes only whether an alert sends notifications. */
 export function withEnabled(alert: Alert, enabled: boolean): AlertInput {
   const { name: _name, since: _since, created_at: _created, updated_at: _updated, updated_by: _by, ...rest } = alert;
   return { ...rest, enabled };

@@ -1,4 +1,4 @@
-// What the page says about a node: its events, what it can run, and whether its Apps are those of other nodes.
+// Facts about a node: its events, what it can run, and whether other nodes have the same Apps.
 import type { IconName } from '../ui/icons';
 import type { ClusterEvent, NodeDetail, NodeWithRuns } from './types';
 

@@ -1,15 +1,15 @@
-// The rights of users and API keys, as forms have them and as the server takes them.
+// Converts the rights of users and API keys to the fields of a form, and back to the body of a request.
 import type { ApiKey, Role, User } from './types';
 
 export interface Rights {
   role: Role;
-  /** Patterns of job names as somebody types them, separated by spaces, commas or lines. */
+  /** Patterns of job names as typed, separated by spaces, commas or line breaks. */
   jobs: string;
   allow_shell: boolean;
   allow_secrets: boolean;
 }
 
-/** The words of a list that somebody typed. */
+/** The entries of a typed list. */
 export function words(text: string): string[] {
   return text.split(/[\s,]+/).filter((word) => word !== '');
 }
@@ -39,7 +39,7 @@ export function changeBody(before: User, after: Rights) {
   return body.role === 'editor' && body.jobs === undefined && before.jobs.length > 0 ? { ...body, jobs: ['*'] } : body;
 }
 
-/** What somebody may do besides the role, as a short text. */
+/** The jobs that a user or key is limited to, and the rights beyond the role, as a short text. */
 export function limitsOf(holder: Pick<ApiKey, 'jobs' | 'allow_shell' | 'allow_secrets'>): string {
   const rights = [...(holder.allow_shell ? ['commands'] : []), ...(holder.allow_secrets ? ['secrets'] : [])];
   const jobs = holder.jobs.length === 0 ? '' : holder.jobs.join(', ');

@@ -11,10 +11,10 @@ export interface Ability {
 }
 
 export const ALL_ROLES: { role: Role; text: string }[] = [
-  { role: 'viewer', text: 'Reads everything that is no secret and changes nothing' },
-  { role: 'operator', text: 'Keeps the jobs running: runs, pauses, retries and cancels' },
+  { role: 'viewer', text: 'Reads everything except secrets, and changes nothing' },
+  { role: 'operator', text: 'Also keeps jobs running: runs, pauses, replays and cancels them' },
   { role: 'editor', text: 'Also decides what runs: creates and changes jobs, calendars and limits' },
-  { role: 'admin', text: 'Also decides who may do what, and manages secrets and alerts' },
+  { role: 'admin', text: 'Also manages users, API keys, secrets and alerts' },
 ];
 
 /** Operations that belong together need the same role. Those of viewers are one group. */
@@ -23,7 +23,7 @@ const GROUPS: [string, Operation[]][] = [
   ['Pause and resume jobs', ['POST /jobs/{name}/pause', 'POST /jobs/{name}/resume', 'POST /jobs/pause', 'POST /jobs/resume']],
   ['Cancel, replay and acknowledge runs', ['POST /runs/cancel', 'POST /runs/retry', 'POST /runs/ack', 'POST /runs/{id}/cancel', 'POST /runs/{id}/retry', 'POST /runs/{id}/ack']],
   ['Start and cancel backfills', ['POST /jobs/{name}/backfill', 'POST /backfills/{id}/cancel']],
-  ['Drain nodes, make the leader step down, check the records', ['POST /nodes/{name}/drain', 'POST /nodes/{name}/undrain', 'POST /cluster/stepdown', 'POST /cluster/sweep']],
+  ['Drain nodes, make the leader step down, run a sweep of all records', ['POST /nodes/{name}/drain', 'POST /nodes/{name}/undrain', 'POST /cluster/stepdown', 'POST /cluster/sweep']],
   ['Start and end maintenance, approve missed runs', ['PUT /cluster/maintenance', 'POST /cluster/recovery/approve', 'POST /cluster/recovery/skip']],
   ['Create, change and delete jobs', ['POST /jobs', 'POST /jobs/apply', 'PUT /jobs/{name}', 'PATCH /jobs/{name}', 'DELETE /jobs/{name}']],
   ['Spread jobs over quieter minutes', ['POST /jobs/spread', 'POST /jobs/spread/apply']],

@@ -11,13 +11,13 @@ test('a node has a page with its state, load, runs, code and history', async ({ 
   const about = user.getByRole('region', { name: 'About' });
   await expect(about).toContainText('region=us-east');
   // Another node has the same App with other jobs.
-  await expect(about).toContainText(/billing c0ffee123456\s*other jobs on eu-west-1, eu-west-2, eu-west-3 and \d more/);
+  await expect(about).toContainText(/billing c0ffee123456\s*different jobs on eu-west-1, eu-west-2, eu-west-3 and \d more/);
   await expect(about.locator('.chip', { hasText: 'RabbitMQ' })).toContainText(': no');
   await expect(user.getByRole('img', { name: /^CPU, 10 min: CPU \d+ %/ })).toBeVisible();
   await expect(user.getByRole('img', { name: /^Slots, 10 min: Running \d+, Slots 16/ })).toBeVisible();
   await expect(user.getByRole('definition').filter({ hasText: 'of 8' })).toContainText('3.75');
   const running = user.getByRole('region', { name: 'Running now' }).getByRole('listitem');
-  await expect(running.first()).toContainText(/due .* runs /s);
+  await expect(running.first()).toContainText(/due .* running /s);
   await running.first().locator('a[href^="/runs/"]').click();
   await expect(user).toHaveURL(/\/runs\//);
   await user.goBack();
@@ -36,7 +36,7 @@ test('the history of a node has its starts, losses and drains, and grows with ne
   await expect(items).toHaveCount(4);
   // A node that is gone has nothing but its history.
   await user.goto(`${stage.url}/nodes/us-south-9`);
-  await expect(user.getByRole('group', { name: 'Not up' })).toContainText('its last event was 1 d ago');
+  await expect(user.getByRole('group', { name: 'Down' })).toContainText('its last event was 1 d ago');
   await expect(items).toHaveCount(1);
   await expect(user.getByRole('button', { name: 'Drain' })).toHaveCount(0);
 });
@@ -50,10 +50,10 @@ test('a node is drained with a deadline, which can be changed', async ({ stage, 
   expect(await axe(user, 'drain dialog', { switches: false })).toEqual([]);
   await dialog.getByRole('button', { name: 'Drain' }).click();
   const notice = user.getByRole('group', { name: 'Drain' });
-  await expect(notice).toContainText(/What still runs at \d\d:\d\d:\d\d \(in 9 m/);
-  await expect(user.getByText(/^Draining eu-west-2 until \d\d:\d\d:\d\d$/)).toBeVisible();
+  await expect(notice).toContainText(/Jobs that are still running at \d\d:\d\d:\d\d \(in 9 m/);
+  await expect(user.getByText(/^eu-west-2 is draining, with a deadline at \d\d:\d\d:\d\d$/)).toBeVisible();
   await user.getByRole('button', { name: 'Change deadline' }).click();
-  await dialog.getByRole('button', { name: 'Drain' }).click();
+  await dialog.getByRole('button', { name: 'Change deadline' }).click();
   await expect(notice).toContainText('There is no deadline');
   await user.getByRole('button', { name: 'Undrain' }).click();
   await expect(notice).toHaveCount(0);
@@ -64,7 +64,7 @@ test('a node is drained with a deadline, which can be changed', async ({ stage, 
   await expect(user.locator('[data-act]')).toHaveCount(0);
 });
 
-test('users are created, changed, disabled and deleted', async ({ stage, user }) => {
+test('users are created, edited, disabled and deleted', async ({ stage, user }) => {
   await user.goto(`${stage.url}/settings`);
   await live(user);
   await expect(user).toHaveURL(/\/settings\/users$/);
@@ -85,7 +85,7 @@ test('users are created, changed, disabled and deleted', async ({ stage, user })
   await expect(row).toContainText('billing-*, reports-*; may use commands');
   expect(stage.administration.sent.at(-1)![1]).toEqual({ name: 'barbara', password: 'correct horse battery', role: 'editor', jobs: ['billing-*', 'reports-*'], allow_shell: true, allow_secrets: false });
 
-  await user.getByRole('button', { name: 'Change barbara' }).click();
+  await user.getByRole('button', { name: 'Edit barbara' }).click();
   await dialog.getByLabel('Role').selectOption('operator');
   await dialog.getByRole('button', { name: 'Save' }).click();
   await expect(row).toContainText('operator');
@@ -99,7 +99,7 @@ test('users are created, changed, disabled and deleted', async ({ stage, user })
   await dialog.getByRole('button', { name: 'Delete user' }).click();
   await expect(row).toHaveCount(0);
   // People of the identity provider have their role from there.
-  await expect(user.getByRole('button', { name: /^Change oidc:/ })).toHaveCount(0);
+  await expect(user.getByRole('button', { name: /^Edit oidc:/ })).toHaveCount(0);
 });
 
 test('an API key is shown once, and copied without the clipboard of a secure context', async ({ stage, user }) => {
@@ -110,8 +110,8 @@ test('an API key is shown once, and copied without the clipboard of a secure con
   await user.getByRole('button', { name: 'New API key' }).click();
   const dialog = user.getByRole('dialog');
   await dialog.getByLabel('Name', { exact: true }).fill('deploy');
-  await dialog.getByRole('button', { name: 'Create key' }).click();
-  const key = await dialog.getByLabel('The key').inputValue();
+  await dialog.getByRole('button', { name: 'Create API key' }).click();
+  const key = await dialog.getByLabel('API key', { exact: true }).inputValue();
   await user.evaluate(() => document.addEventListener('copy', () => ((window as unknown as { copied: string }).copied = (document.activeElement as HTMLTextAreaElement).value)));
   await dialog.getByRole('button', { name: 'Copy' }).click();
   await expect(dialog.getByRole('status')).toContainText('Copied');
@@ -121,7 +121,7 @@ test('an API key is shown once, and copied without the clipboard of a secure con
   await expect(user.getByRole('row').filter({ hasText: 'deploy' })).toBeVisible();
   await expect(user.getByText(key)).toHaveCount(0);
   await user.getByRole('button', { name: 'Delete deploy' }).click();
-  await dialog.getByRole('button', { name: 'Delete key' }).click();
+  await dialog.getByRole('button', { name: 'Delete API key' }).click();
   await expect(user.getByRole('row').filter({ hasText: 'deploy' })).toHaveCount(0);
 });
 
@@ -129,7 +129,7 @@ test('secrets show where they are used, and are set without ever being shown', a
   await user.goto(`${stage.url}/settings/secrets`);
   await live(user);
   const rows = user.getByRole('list', { name: 'Secrets' }).getByRole('listitem');
-  await expect(rows.first()).toContainText(/MAIL_PASSWORD\s*Not set: what uses it fails/);
+  await expect(rows.first()).toContainText(/MAIL_PASSWORD\s*Not set: jobs and alerts that use it fail/);
   await expect(rows.filter({ hasText: 'PARTNER_TOKEN' }).getByRole('link', { name: 'sync-tokens' })).toHaveAttribute('href', '/jobs/sync-tokens');
   await expect(rows.filter({ hasText: 'UNUSED' })).toContainText('Not used by any job or alert');
   await user.getByRole('button', { name: 'Set MAIL_PASSWORD' }).click();
@@ -140,7 +140,7 @@ test('secrets show where they are used, and are set without ever being shown', a
   await expect(rows.filter({ hasText: 'MAIL_PASSWORD' })).toContainText(/set .* by ada/);
   await expect(user.getByText('hunter2')).toHaveCount(0);
   await user.getByRole('button', { name: 'Delete UNUSED' }).click();
-  await expect(dialog).toContainText('Nothing that is stored refers to it');
+  await expect(dialog).toContainText('No job or alert uses it');
   await dialog.getByRole('button', { name: 'Delete secret' }).click();
   await expect(rows.filter({ hasText: 'UNUSED' })).toHaveCount(0);
 });
@@ -152,7 +152,7 @@ test('alerts are added, edited, muted and tested, and show their deliveries', as
   const detail = user.getByRole('region', { name: 'Alert billing' });
   await expect(detail.getByRole('row').filter({ hasText: 'Gave up' })).toContainText('503 Service Unavailable: the receiver is overloaded');
   await expect(detail).not.toContainText('xyz');
-  await detail.getByRole('button', { name: 'Send a test' }).click();
+  await detail.getByRole('button', { name: 'Send test' }).click();
   await expect(detail.getByRole('status')).toContainText('Test: not accepted, status 404, 84 ms: no such hook');
   await detail.getByRole('button', { name: 'Mute' }).click();
   await expect(user.getByRole('listitem').filter({ hasText: 'billing-*' })).toContainText('Muted');
@@ -163,7 +163,7 @@ test('alerts are added, edited, muted and tested, and show their deliveries', as
   await dialog.getByLabel('Combine notifications into digests').check();
   expect(await axe(user, 'alert dialog', { switches: false })).toEqual([]);
   await dialog.getByRole('button', { name: 'Save' }).click();
-  await expect(detail).toContainText('by job, after 30s, at most every 5m');
+  await expect(detail).toContainText('one per job, sent after 30s, at most every 5m');
   // The edit has not switched it on.
   expect(stage.administration.sent.at(-1)![1]).toMatchObject({ enabled: false, late_after: '10m' });
   await user.getByRole('button', { name: 'New alert' }).click();
@@ -188,19 +188,19 @@ test('a calendar shows its year and its jobs, and is imported from an iCalendar 
   await expect(detail.locator('.on')).toHaveCount(11);
   await expect(detail.getByRole('link', { name: 'close-month' })).toBeVisible();
   await expect(detail.getByRole('button', { name: 'Delete calendar' })).toBeDisabled();
-  await user.getByRole('button', { name: 'Import iCal' }).click();
+  await user.getByRole('button', { name: 'Import calendar' }).click();
   const dialog = user.getByRole('dialog');
-  await dialog.getByLabel('Name of the calendar').fill('holidays');
+  await dialog.getByLabel('Calendar name').fill('holidays');
   await dialog.getByLabel('File (.ics)').setInputFiles({ name: 'x.ics', mimeType: 'text/calendar', buffer: Buffer.from('nothing') });
   await dialog.getByRole('button', { name: 'Read file' }).click();
   await expect(dialog.getByRole('alert')).toContainText('this is no iCalendar file');
   await dialog.getByLabel('File (.ics)').setInputFiles({ name: 'x.ics', mimeType: 'text/calendar', buffer: Buffer.from('BEGIN:VCALENDAR') });
   await dialog.getByRole('button', { name: 'Read file' }).click();
-  await expect(dialog.getByRole('status')).toContainText('2 entries of days and 0 windows');
+  await expect(dialog.getByRole('status')).toContainText('2 day entries and 0 windows');
   await expect(dialog.getByRole('status')).toContainText('1 left out (cancelled)');
-  await expect(dialog.getByRole('status')).toContainText('close-month: 1 fire skipped');
+  await expect(dialog.getByRole('status')).toContainText('close-month: 1 run skipped');
   expect(await axe(user, 'import dialog', { switches: false })).toEqual([]);
-  await dialog.getByRole('button', { name: 'Change calendar' }).click();
+  await dialog.getByRole('button', { name: 'Replace calendar' }).click();
   await expect(user.getByText('Calendar holidays imported')).toBeVisible();
   expect(stage.administration.sent.at(-1)![0]).toBe('PUT /calendars/holidays');
 });
@@ -210,8 +210,8 @@ test('the configuration has values, defaults and sources, and can be searched', 
   await live(user);
   const rows = user.getByRole('list', { name: 'Settings' }).getByRole('listitem');
   await expect(rows.filter({ hasText: 'CRONFLOW_SLOTS' })).toContainText(/4\s*cronflow\.toml, default 16/);
-  await expect(rows.filter({ hasText: 'CRONFLOW_ADMIN_PASSWORD' }).getByLabel('set, never shown')).toBeVisible();
-  await user.getByLabel('Only those that are set').check();
+  await expect(rows.filter({ hasText: 'CRONFLOW_ADMIN_PASSWORD' }).getByLabel('set, hidden')).toBeVisible();
+  await user.getByLabel('Only settings that are set').check();
   await expect(rows).toHaveCount(3);
   await user.getByLabel('Search settings').fill('concurrently');
   await expect(rows).toHaveCount(1);
@@ -232,6 +232,6 @@ test('a viewer sees only what a viewer may read, and no action', async ({ stage,
     await expect(user.locator('[data-act]')).toHaveCount(0);
   }
   await user.goto(`${stage.url}/settings/users`);
-  await expect(user.getByText('Only an admin sees this section')).toBeVisible();
+  await expect(user.getByText('Only admins can open this section')).toBeVisible();
   expect(stage.requests.filter((request) => /users|api-keys|secrets|cluster\/config/.test(request))).toEqual([]);
 });

@@ -388,7 +388,7 @@ test('a node has a page with what runs on it and its history, and is drained wit
   await act('drain', button('Drain'));
   await page.getByRole('dialog').getByLabel('Deadline').selectOption('10m');
   await confirm('Drain');
-  await expect(page.getByRole('group', { name: 'Drain' })).toContainText(/What still runs at .* \(in (9|10) m/);
+  await expect(page.getByRole('group', { name: 'Drain' })).toContainText(/Jobs that are still running at .* \(in (9|10) m/);
   await expect(page.getByRole('region', { name: 'History' })).toContainText(`${node} is draining`);
   await cluster.request('POST', `/runs/${encodeURIComponent(id)}/cancel`, { reason: 'test finished' });
   await act('drain', button('Undrain'));
@@ -408,7 +408,7 @@ test('the settings manage users, keys, secrets, alerts and calendars', async () 
   await dialog.getByLabel('Job patterns').fill('tick');
   await confirm('Create user');
   await expect(row('barbara')).toContainText('tick');
-  await act('users', button('Change barbara'));
+  await act('users', button('Edit barbara'));
   await dialog.getByLabel('Job patterns').fill('');
   await confirm('Save');
   await expect(row('barbara')).toContainText('*');
@@ -422,23 +422,23 @@ test('the settings manage users, keys, secrets, alerts and calendars', async () 
   await open('/settings/keys');
   await act('keys', button('New API key'));
   await dialog.getByLabel('Name', { exact: true }).fill('deploy');
-  await dialog.getByRole('button', { name: 'Create key' }).click();
-  const key = await dialog.getByLabel('The key').inputValue();
+  await dialog.getByRole('button', { name: 'Create API key' }).click();
+  const key = await dialog.getByLabel('API key', { exact: true }).inputValue();
   const answer = await fetch(`${cluster.url}/api/v1/auth/me`, { headers: { Authorization: `Bearer ${key}` } });
   expect(await answer.json()).toMatchObject({ name: 'key:deploy', role: 'viewer' });
   await dialog.getByRole('button', { name: 'Done' }).click();
   await act('keys', button('Delete deploy'));
-  await confirm('Delete key');
+  await confirm('Delete API key');
   await expect(row('deploy')).toHaveCount(0);
 
   await open('/settings/alerts');
   await act('alerts', button('New alert'));
   await dialog.getByLabel('Name', { exact: true }).fill('night');
-  await dialog.getByLabel('Address').fill('http://127.0.0.1:9/hook');
-  await dialog.getByLabel('Secret that signs').fill('${secret:HOOK_KEY}');
+  await dialog.getByLabel('URL').fill('http://127.0.0.1:9/hook');
+  await dialog.getByLabel('Signing secret').fill('${secret:HOOK_KEY}');
   await confirm('Create alert');
   const alert = page.getByRole('region', { name: 'Alert night' });
-  await act('alerts', alert.getByRole('button', { name: 'Send a test' }));
+  await act('alerts', alert.getByRole('button', { name: 'Send test' }));
   await expect(alert.getByRole('status')).toContainText('The receiver did not accept the test');
   await act('alerts', alert.getByRole('button', { name: 'Mute' }));
   await act('alerts', alert.getByRole('button', { name: 'Unmute' }));
@@ -463,13 +463,13 @@ test('the settings manage users, keys, secrets, alerts and calendars', async () 
   await confirm('Delete alert');
 
   await open('/settings/calendars');
-  await act('calendars', button('Import iCal'));
-  await dialog.getByLabel('Name of the calendar').fill('holidays');
+  await act('calendars', button('Import calendar'));
+  await dialog.getByLabel('Calendar name').fill('holidays');
   const day = new Date(Date.now() + 40 * 86_400e3).toISOString().slice(0, 10);
   const lines = ['BEGIN:VCALENDAR', 'VERSION:2.0', 'PRODID:x', 'BEGIN:VEVENT', 'UID:1', 'SUMMARY:Founding day', `DTSTART;VALUE=DATE:${day.replaceAll('-', '')}`, 'END:VEVENT', 'END:VCALENDAR', ''];
   await dialog.getByLabel('File (.ics)').setInputFiles({ name: 'x.ics', mimeType: 'text/calendar', buffer: Buffer.from(lines.join('\r\n')) });
   await dialog.getByRole('button', { name: 'Read file' }).click();
-  await expect(dialog.getByRole('status')).toContainText('1 entry of days and 0 windows');
+  await expect(dialog.getByRole('status')).toContainText('1 day entry and 0 windows');
   await confirm('Create calendar');
   const calendar = page.getByRole('region', { name: 'Calendar holidays' });
   await expect(calendar.getByRole('region', { name: 'Days' })).toContainText(`${day}`);
