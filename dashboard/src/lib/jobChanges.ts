@@ -1,4 +1,4 @@
-// Changes of whole jobs: return to a version, delete, and the undo of each. All compare the version that was read.
+// Changes of whole jobs: restore a version, delete, and the undo of each. All fail if the job has changed since it was read.
 import type { Doc } from './document';
 import { definitionOf } from './jobSchema';
 import { jobs } from './jobs.svelte';
@@ -28,13 +28,13 @@ export async function returnTo(job: Job, version: number, document: Doc): Promis
   const saved = await ui.attempt(() => putJob(job.name, job.version, document));
   if (saved === null) return null;
   jobs.put(saved);
-  ui.toast(`${job.name} has the definition of version ${version} again`, { undo: () => undoSave(saved, before) });
+  ui.toast(`Version ${version} of ${job.name} restored`, { undo: () => undoSave(saved, before) });
   return saved;
 }
 
 export async function deleteJob(job: Job): Promise<void> {
   const { name } = job;
-  const body = 'It is not run again, and its open runs that have not started are cancelled. Its runs and logs are kept for the retention period.';
+  const body = 'The job no longer runs, and its open runs that have not started are cancelled. Its runs and logs are kept for the retention period.';
   if ((await ui.confirm({ title: `Delete ${name}?`, body, confirm: 'Delete job', danger: true })) === null) return;
   const done = await ui.attempt(() => store.api.delete('/jobs/{name}', { params: { path: { name }, header: { 'if-match': `"${job.version}"` } } }));
   if (done === null) return;

@@ -118,7 +118,7 @@ export class JobDraft {
     return this.showAll || place === '' || [...this.touched].some((one) => isWithin(place, one) || isWithin(one, place));
   }
 
-  /** The problems of a field; `deep`: also those inside of it. */
+  /** The problems of a field; `deep`: also those of the fields within it. */
   problemsAt(place: string, deep: boolean): InputProblem[] {
     return this.shown.filter((one) => (deep ? isWithin(one.place, place) : one.place === place));
   }
@@ -168,7 +168,7 @@ export class JobDraft {
 
   private localProblems(): InputProblem[] {
     if (this.syntax !== null) return [{ place: '', what: `line ${this.syntax.line}: ${this.syntax.what}`, remedy: 'correct the YAML' }];
-    if (this.name !== null && this.document.name !== this.name) return [{ place: 'name', what: `a job cannot be renamed; this is ${this.name}`, remedy: 'duplicate it under the new name, and delete this one' }];
+    if (this.name !== null && this.document.name !== this.name) return [{ place: 'name', what: `a job cannot be renamed; this one is ${this.name}`, remedy: 'duplicate it under the new name, and delete this one' }];
     return [];
   }
 
@@ -213,7 +213,7 @@ export class JobDraft {
     }
   }
 
-  /** Looks whether somebody else has changed the job. */
+  /** Checks whether somebody else has changed the job. */
   async findConflict(): Promise<void> {
     if (this.name === null) return;
     const job = (await store.api.get('/jobs/{name}', { params: { path: { name: this.name } } })) as Job;
@@ -255,7 +255,7 @@ export function sentence({ what, remedy }: InputProblem): string {
 }
 
 function exists(name: string): InputProblem {
-  return { place: 'name', what: `there is a job ${name} already`, remedy: 'choose another name, or edit that job' };
+  return { place: 'name', what: `job ${name} already exists`, remedy: 'choose another name, or edit that job' };
 }
 
 async function lastAuthor(name: string): Promise<string | null> {

@@ -1,5 +1,5 @@
 // The form of a job, read from the JSON Schema of job files: which input each key gets, its help and its default. The
-// schema is generated from the server's documents, so a new key appears here by itself.
+// schema is generated from the server's documents, so a new key appears here automatically.
 import file from '../../../cronflow/files/job-file.schema.json' with { type: 'json' };
 import { isDoc, same, type Doc } from './document';
 import type { Json } from './types';
@@ -75,9 +75,9 @@ export type Field =
   | { kind: 'group'; properties: Record<string, Node>; required: string[] }
   /** A list of simple values. */
   | { kind: 'list'; numbers: boolean }
-  /** A list of mappings, or of a choice of things. */
+  /** A list of mappings, or of alternatives. */
   | { kind: 'items'; item: Node }
-  /** One of several things; `optional`: or nothing. */
+  /** One of several alternatives; `optional`: or none. */
   | { kind: 'choices'; choices: Choice[]; optional: boolean };
 
 const SCALARS = new Set(['string', 'number', 'integer']);
@@ -150,8 +150,8 @@ export function choiceOf(choices: readonly Choice[], value: Json | undefined): n
   return best;
 }
 
-/** What a choice begins with: its required keys, or the key that tells it from the others; and the keys of the old value
- * that it has too. */
+/** The initial value of a choice: its required keys, or the key that distinguishes it from the others, and the keys that it
+ * shares with the old value. */
 export function initial(choices: readonly Choice[], index: number, old: Json | undefined): Json {
   const node = resolve(choices[index]!.node);
   const { properties } = node;
@@ -189,11 +189,11 @@ export function empty(raw: Node): Json {
   }
 }
 
-/** The document without what only repeats a default of the format. What settings of a cluster would complete stays. */
+/** The document without values that equal a default of the format. Values that default to a cluster setting stay. */
 export function shorten(document: Doc): Doc {
   const short = shortened(document, JOB);
   const kept: Doc = { ...short, ...(isDoc(document.retry) ? { retry: withoutEmpty(document.retry) } : {}) };
-  // Without it, a cluster would ask whether an instant that has passed should still run.
+  // Without it, the server would reject an instant that has passed.
   if (isDoc(document.schedule) && 'at' in document.schedule && document.misfire !== undefined) kept.misfire = document.misfire;
   return Object.fromEntries(Object.keys(document).flatMap((key) => (key in kept ? [[key, kept[key]!]] : [])));
 }

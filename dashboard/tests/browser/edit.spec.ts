@@ -20,13 +20,13 @@ const saveAs = (stage: Stage, by: string, name: string, changes: Doc) => stage.e
 test('a job is created from the form and the YAML, which stay in step', async ({ stage, user }) => {
   await open(user, stage, '/jobs');
   await user.getByRole('link', { name: 'New job' }).click();
-  await expect(plan(user)).toContainText('Not complete yet');
+  await expect(plan(user)).toContainText('Incomplete');
   await expect(user.getByText('give the job a name')).toHaveCount(0);
   await user.getByLabel(/^Name/).fill('night-shift');
   await user.getByLabel(/^Python/).fill('shop.jobs:count');
   await expect(yaml(user)).toHaveValue(/^name: night-shift\nschedule:\n {2}cron: 0 2 \* \* \*/);
   await expect(plan(user)).toContainText('Creates the job');
-  await expect(plan(user).getByRole('list', { name: 'Next fires' }).getByRole('listitem')).toHaveCount(5);
+  await expect(plan(user).getByRole('list', { name: 'Next runs' }).getByRole('listitem')).toHaveCount(5);
 
   // What the server refuses is at its field, at its line, and in the list, which leads to the field.
   await yaml(user).fill('# the night shift\nname: night-shift\nschedule:\n  cron: 0 2\n  tz: UTC\nrun:\n  python: shop.jobs:count\n');
@@ -53,11 +53,11 @@ test('invalid YAML locks the form until it is corrected, and a taken name is ref
   await expect(yaml(user)).toHaveValue(/name: ""\ndescription: Builds the daily finance report/);
   const valid = (await yaml(user).inputValue()).replace('name: ""', 'name: sync-tokens');
   await yaml(user).fill(valid.replace('cron: 0', 'cron: [0'));
-  await expect(user.getByText('The YAML has an error in line')).toBeVisible();
+  await expect(user.getByText('The YAML has an error on line')).toBeVisible();
   await expect(user.getByLabel(/^Description/)).toBeDisabled();
   await yaml(user).fill(valid);
   await expect(user.getByLabel(/^Description/)).toBeEnabled();
-  await expect(plan(user)).toContainText('there is a job sync-tokens already');
+  await expect(plan(user)).toContainText('job sync-tokens already exists');
   await button(user, 'Create job').click();
   await expect(user.getByLabel(/^Name/)).toBeFocused();
   await expect(user).toHaveURL(/\/jobs\/new/);
@@ -70,7 +70,7 @@ test('an edit that somebody else overtook shows what they changed, and is applie
   await expect(plan(user)).toContainText('14 runs appear');
   saveAs(stage, 'grace', 'nightly-report', { timeout: '42m', schedule: { cron: '0 4 * * *', tz: 'Europe/Berlin', start: null, end: null } });
   await button(user, 'Save').click();
-  const conflict = user.getByRole('alert', { name: 'Changed meanwhile' });
+  const conflict = user.getByRole('alert', { name: 'Conflicting change' });
   await expect(conflict).toContainText('grace changed this job');
   await expect(conflict).toContainText('Added: timeout: 42m');
   await expect(conflict).toContainText('Removed: timeout: 10m');
@@ -114,12 +114,12 @@ test('any two versions are compared, and one click returns to one of them', asyn
   await user.getByLabel('Compare from version 1').check();
   await expect(lines).toContainText('Removed: timeout: 7m');
   await expect(user).toHaveURL(/from=1/);
-  await user.getByRole('listitem').filter({ hasText: 'Version 1' }).getByRole('button', { name: 'Return to it' }).click();
+  await user.getByRole('listitem').filter({ hasText: 'Version 1' }).getByRole('button', { name: 'Restore' }).click();
   const dialog = user.getByRole('dialog');
   await expect(dialog).toContainText('timeout before: 10m');
   await expect(dialog).toContainText('no run appears or vanishes');
-  await dialog.getByRole('button', { name: 'Return to version 1' }).click();
-  await expect(user.getByText('has the definition of version 1 again')).toBeVisible();
+  await dialog.getByRole('button', { name: 'Restore version 1' }).click();
+  await expect(user.getByText('Version 1 of invoice-reminders restored')).toBeVisible();
   expect(stage.world.named('invoice-reminders')).toMatchObject({ version: 4, timeout: '7m' });
   await expect(user.getByText('Version 4', { exact: true })).toBeVisible();
   await button(user, 'Undo').click();
@@ -146,12 +146,12 @@ test('a job is duplicated and deleted, and the deletion undone', async ({ stage,
 test('an edit of a job that files own is warned about, and a viewer has no way to edit', async ({ stage, user }) => {
   saveAs(stage, 'ci', 'nightly-report', { labels: { owner: 'team-a' } });
   await open(user, stage, '/jobs/nightly-report/edit');
-  await expect(user.getByText('The files of team-a own this job')).toBeVisible();
+  await expect(user.getByText('This job is defined in the files of team-a')).toBeVisible();
   stage.world.role = 'viewer';
   await open(user, stage, '/jobs/nightly-report/edit');
-  await expect(user.getByText('Creating and editing jobs needs the role editor.')).toBeVisible();
+  await expect(user.getByText('Creating and editing jobs requires the role editor.')).toBeVisible();
   await open(user, stage, '/jobs/nightly-report?tab=versions');
-  for (const name of ['Edit', 'More actions', 'Return to it', 'Run with arguments']) await expect(user.getByRole('button', { name }).or(user.getByRole('link', { name, exact: true }))).toHaveCount(0);
+  for (const name of ['Edit', 'More actions', 'Restore', 'Run with arguments']) await expect(user.getByRole('button', { name }).or(user.getByRole('link', { name, exact: true }))).toHaveCount(0);
 });
 
 test('a job runs with arguments whose types are kept, and invalid JSON is located', async ({ stage, user }) => {

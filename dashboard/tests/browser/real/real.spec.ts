@@ -665,7 +665,7 @@ test('all runs that match are acknowledged, replayed and cancelled, with the sam
   await waitFor('no open run', async () => ((await cluster.runs('job=endless&state=running&state=dispatched')).items.length === 0 ? true : undefined));
 });
 
-test('a job is created, run with arguments, edited by two people, returned to a version, and deleted', async () => {
+test('a job is created, run with arguments, edited by two people, restored to a version, and deleted', async () => {
   test.setTimeout(120_000);
   const plan = page.getByRole('region', { name: 'Plan' });
   const yaml = page.getByRole('textbox', { name: 'YAML of the job' });
@@ -701,7 +701,7 @@ test('a job is created, run with arguments, edited by two people, returned to a 
   await page.getByLabel(/^Description/).fill('Greets people');
   await expect(plan).toContainText('Changes 1 key');
   await cluster.request('PATCH', '/jobs/greeting', { timeout: '42s' });
-  const conflict = page.getByRole('alert', { name: 'Changed meanwhile' });
+  const conflict = page.getByRole('alert', { name: 'Conflicting change' });
   await expect(conflict).toContainText('timeout: 42s');
   await conflict.getByRole('button', { name: 'Apply mine to version 2' }).click();
   await expect(yaml).toHaveValue(/timeout: 42s\ndescription: Greets people/);
@@ -711,9 +711,9 @@ test('a job is created, run with arguments, edited by two people, returned to a 
 
   await open('/jobs/greeting?tab=versions&from=1');
   await expect(page.getByRole('region', { name: 'Changed lines of the YAML' })).toContainText('Added: timeout: 42s');
-  await act('edit', page.getByRole('listitem').filter({ hasText: 'Version 2' }).getByRole('button', { name: 'Return to it' }));
+  await act('edit', page.getByRole('listitem').filter({ hasText: 'Version 2' }).getByRole('button', { name: 'Restore' }));
   await expect(dialog).toContainText('description');
-  await dialog.getByRole('button', { name: 'Return to version 2' }).click();
+  await dialog.getByRole('button', { name: 'Restore version 2' }).click();
   await expect(dialog).toHaveCount(0);
   await expect.poll(async () => (await cluster.job('greeting')).description).toBe('');
 
