@@ -18,7 +18,7 @@ async function each<T, R>(things: readonly T[], work: (thing: T) => Promise<R>):
 
 export async function copy(text: string, what: string): Promise<void> {
   if (await copyText(text)) ui.toast(`${what} copied`);
-  else ui.toast('The browser did not allow copying. Select the text and press Ctrl-C.', { tone: 'bad' });
+  else ui.toast('The browser did not allow copying. Select the text and press Ctrl C.', { tone: 'bad' });
 }
 
 /** `args` are added to those of the job. */
@@ -44,7 +44,7 @@ const resumeEach = (names: string[]) => each(names, async (name) => jobs.put(awa
 export async function pause(names: string[]): Promise<boolean> {
   const many = names.length > 1;
   const answer = await ui.confirm({
-    title: many ? `Pause ${plural(names.length, 'job')}?` : `Pause ${names[0]}?`, confirm: 'Pause', hold: { open: 'Until somebody resumes it' },
+    title: many ? `Pause ${plural(names.length, 'job')}?` : `Pause ${names[0]}?`, confirm: 'Pause', hold: { open: 'When somebody resumes it' },
     body: 'Runs that come due during the pause are skipped. Running jobs continue.',
   });
   if (answer === null) return false;
@@ -83,7 +83,7 @@ export async function revokeSession(session: Session): Promise<boolean> {
 }
 
 export async function cancelBackfill(id: string): Promise<boolean> {
-  const answer = await ui.confirm({ title: `Cancel backfill ${id}?`, body: 'No more of its runs start, and its open runs are cancelled.', confirm: 'Cancel backfill', danger: true, reason: true });
+  const answer = await ui.confirm({ title: `Cancel backfill ${id}?`, body: 'No more of its runs start, and open ones are cancelled.', confirm: 'Cancel backfill', danger: true, reason: true });
   if (answer === null) return false;
   const done = await ui.attempt(() => store.api.post('/backfills/{id}/cancel', { params: { path: { id } }, body: { reason: answer.reason } }));
   if (done !== null) ui.toast(`Backfill ${id} cancelled`);
@@ -92,16 +92,16 @@ export async function cancelBackfill(id: string): Promise<boolean> {
 
 export async function beginMaintenance(): Promise<void> {
   const answer = await ui.confirm({
-    title: 'Start maintenance?', confirm: 'Start maintenance', danger: true, hold: { open: 'Until somebody ends it' },
-    body: 'Nothing new starts in the whole cluster. Running jobs finish. Afterwards, the misfire policy of each job decides about the runs that were due.',
+    title: 'Start maintenance?', confirm: 'Start maintenance', danger: true, hold: { open: 'When somebody ends it' },
+    body: 'No new runs start anywhere in the cluster; running jobs finish. Afterwards, the misfire policy of each job decides what happens to the runs that came due.',
   });
   if (answer === null) return;
   const done = await ui.attempt(() => store.api.put('/cluster/maintenance', { body: { on: true, ...holdBody(answer.note, answer.until) } }));
-  if (done !== null) ui.toast('Maintenance started: nothing new starts', { tone: 'info' });
+  if (done !== null) ui.toast('Maintenance started: no new runs start', { tone: 'info' });
 }
 
 export async function endMaintenance(): Promise<void> {
-  const answer = await ui.confirm({ title: 'End maintenance?', body: 'Waiting runs start, and the misfire policy of each job decides about the runs that were due.', confirm: 'End maintenance' });
+  const answer = await ui.confirm({ title: 'End maintenance?', body: 'Waiting runs start, and the misfire policy of each job decides what happens to the runs that came due.', confirm: 'End maintenance' });
   if (answer === null) return;
   if ((await ui.attempt(() => store.api.put('/cluster/maintenance', { body: { on: false } }))) !== null) ui.toast('Maintenance ended');
 }
@@ -120,7 +120,7 @@ export async function moveTo(job: Job, cron: string, moved: () => unknown): Prom
 /** Applies a plan as one change; undo is another one, back to the old minutes. */
 export async function spread(moves: readonly MinuteMove[], moved: () => unknown): Promise<boolean> {
   const many = plural(moves.length, 'job');
-  const answer = await ui.confirm({ title: `Move ${many}?`, body: 'Each gets another minute and keeps its hours, days and time zone. If one of them was changed meanwhile, none moves.', confirm: `Move ${many}` });
+  const answer = await ui.confirm({ title: `Move ${many}?`, body: 'Each gets a new minute and keeps its hours, days and time zone. If any of them has changed in the meantime, none is moved.', confirm: `Move ${many}` });
   if (answer === null) return false;
   const done = await ui.attempt(() => applyMoves(moves.map(({ job, version, after }) => ({ job, version, cron: after }))));
   if (done === null) return false;
@@ -178,7 +178,7 @@ export async function runWithArgs(name: string): Promise<string | null> {
   const job = await ui.attempt(() => store.api.get('/jobs/{name}', { params: { path: { name } } }));
   if (job === null) return null;
   const defaults = argsOf(job);
-  const answer = await ui.confirm({ title: `Run ${name} with arguments`, confirm: 'Run', body: 'Arguments that you leave out have the values of the job.', args: { defaults, value: defaults } });
+  const answer = await ui.confirm({ title: `Run ${name} with arguments`, confirm: 'Run', body: 'Arguments that you leave out keep the values of the job.', args: { defaults, value: defaults } });
   return answer === null ? null : runNow(name, answer.args);
 }
 
@@ -191,7 +191,7 @@ export async function editAndReplay(id: string): Promise<boolean> {
     return { defaults: argsOf(job), value: { ...argsOf(job), ...argsOf(then), ...(run.args as Doc | null) } };
   });
   if (found === null) return false;
-  const answer = await ui.confirm({ title: 'Edit and replay', confirm: 'Replay', body: 'The new run uses these arguments, and the present version of the job.', args: found });
+  const answer = await ui.confirm({ title: 'Edit and replay', confirm: 'Replay', body: 'The new run uses these arguments and the current version of the job.', args: found });
   if (answer === null) return false;
   const run = await ui.attempt(() => store.api.post('/runs/{id}/retry', { params: { path: { id } }, body: { args: answer.args } }));
   if (run !== null) ui.toast('Replayed as a new run', { href: runHref(run.id) });
@@ -211,7 +211,7 @@ export async function acknowledge(ids: string[]): Promise<boolean> {
   });
   if (answer === null) return false;
   const done = await ui.attempt(() => each(ids, (id) => store.api.post('/runs/{id}/ack', { params: { path: { id } }, body: { note: answer.reason } })));
-  if (done !== null) ui.toast(ids.length > 1 ? `${plural(ids.length, 'dead letter')} acknowledged` : 'Acknowledged');
+  if (done !== null) ui.toast(ids.length > 1 ? `${plural(ids.length, 'dead letter')} acknowledged` : 'Dead letter acknowledged');
   return done !== null;
 }
 

@@ -97,7 +97,7 @@ export class Api {
       return data as T;
     } catch (error) {
       if (!(error instanceof SyntaxError)) throw error;
-      throw new ApiError(0, { title: 'The server sent an answer that this page cannot read', status: 0 });
+      throw new ApiError(0, { title: 'The server sent a response that this page cannot read', status: 0 });
     }
   }
 
@@ -209,7 +209,7 @@ function queryString(query: Record<string, unknown>): string {
 
 /** What an error without a problem document means: it comes from a proxy, or from a server that stopped in the middle. */
 const WITHOUT_BODY: Readonly<Record<number, string>> = {
-  400: 'The request was rejected', 403: 'Access was denied', 404: 'Not found', 405: 'This address does not accept the request', 408: 'The request took too long',
+  400: 'The request was rejected', 403: 'Access was denied', 404: 'Not found', 405: 'This address does not accept this kind of request', 408: 'The request took too long',
   413: 'The request is too large', 429: 'Too many requests', 500: 'The server failed to handle the request', 502: 'The proxy cannot reach the API',
   503: 'The API is unavailable', 504: 'The API did not respond in time',
 };

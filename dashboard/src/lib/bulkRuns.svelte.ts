@@ -1,5 +1,5 @@
-// Actions on all runs that match a filter: count them, ask, and act page by page, each call bounded by the server. Repeating
-// a call is safe, so an action that was interrupted can be started again.
+// Actions on all runs that match a filter: count them, ask for confirmation, and act page by page; the server bounds each
+// call. Repeating a call is safe, so an action that was interrupted can be started again.
 import { count, plural } from './format';
 import { bulkFilterOf, describe, outcomeText, type RunFilter } from './runFilter';
 import { store } from './store.svelte';
@@ -18,7 +18,7 @@ const CHANGED_AT_ONCE = 100;
 /** For each action: the states that it can change, and its words. */
 export const BULK = {
   retry: { states: DEAD, noun: 'dead letter', verb: 'Replay', done: 'replayed', doing: 'Replaying', danger: false, body: 'Each one starts as a new run with the same arguments and is removed from the dead letters.' },
-  ack: { states: DEAD, noun: 'dead letter', verb: 'Acknowledge', done: 'acknowledged', doing: 'Acknowledging', danger: false, body: 'They need no further action and are removed from the dead letters.' },
+  ack: { states: DEAD, noun: 'dead letter', verb: 'Acknowledge', done: 'acknowledged', doing: 'Acknowledging', danger: false, body: 'They stay in the history and no longer count as open.' },
   cancel: { states: OPEN, noun: 'open run', verb: 'Cancel', done: 'cancelled', doing: 'Cancelling', danger: true, body: 'Running attempts are stopped, and there are no retries.' },
 } as const;
 
@@ -50,7 +50,7 @@ class BulkRuns {
   progress = $state('');
   private stopped = false;
 
-  /** Stops after the present call. */
+  /** Stops after the current call. */
   stop(): void {
     this.stopped = true;
   }
@@ -73,7 +73,7 @@ class BulkRuns {
       this.progress = '';
       const answer = await ui.confirm({
         title: `${words.verb} ${number}?`, confirm: words.verb === 'Cancel' ? 'Cancel runs' : words.verb, danger: words.danger, reason: true,
-        body: `All that match: ${describe({ ...wanted, states: filter.state ?? [] }, now)}. ${words.body}`,
+        body: `All matching runs: ${describe({ ...wanted, states: filter.state ?? [] }, now)}. ${words.body}`,
       });
       return answer !== null && (await this.change(action, filter, answer.reason, found.more ? null : found.count));
     } finally {

@@ -51,7 +51,7 @@ export function listen(): () => void {
       t: () => theme.toggle(),
       u: () => {
         router.showTimesIn(zone.next());
-        ui.toast(`Times in ${zone.choice === 'local' ? `local time, ${localZone()}` : zone.choice === 'utc' ? 'UTC' : 'the zone of the job'}`, { tone: 'info' });
+        ui.toast(`Showing ${zone.choice === 'local' ? `local time, ${localZone()}` : zone.choice === 'utc' ? 'UTC' : 'job time'}`, { tone: 'info' });
       },
       z: () => store.pauseView(!store.paused),
       '/': () => {
@@ -77,7 +77,7 @@ export const help = (): { title: string; keys: [string, string][] }[] => [
       ['/', 'Search this view'],
       ['z', 'Pause or resume the view'],
       ['t', 'Switch theme'],
-      ['u', 'Show times in local time, UTC or job time'],
+      ['u', 'Switch between local time, UTC and job time'],
       ['?', 'Show this help'],
     ],
   },

@@ -32,7 +32,7 @@ export const JOB: Record<JobState, Look> = {
   by_hand: { label: 'Manual', icon: 'hand', tone: 'muted' },
 };
 
-/** What is the matter with a job, the most urgent first. */
+/** The conditions of a job that need attention, the most urgent first. */
 export const HEALTH: Record<JobHealth, Look> = {
   stuck: { label: 'Stuck', icon: 'warn', tone: 'bad' },
   overdue: { label: 'Overdue', icon: 'clock', tone: 'retry' },

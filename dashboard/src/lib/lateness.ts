@@ -1,4 +1,4 @@
-// How the parts of a lateness are shown: their names, colours and places on the axis. Pure.
+// How the parts of a run's lateness are shown: their names, colours and positions on the axis. Pure.
 import type { Schemas } from './types';
 
 export type LateStart = Schemas['LateStartSchema'];
@@ -10,16 +10,16 @@ export const DELAY: Record<LatePart['delay'], { label: string; tone: string }> =
   waiting: { label: 'Waiting', tone: 'retry' },
   planning: { label: 'Planning', tone: 'accent' },
   placement: { label: 'Queue', tone: 'accent' },
-  earlier_node: { label: 'Earlier node', tone: 'lost' },
+  earlier_node: { label: 'Previous node', tone: 'lost' },
   lock: { label: 'Job lock', tone: 'cancel' },
   sent: { label: 'Sent to node', tone: 'wait' },
-  slot: { label: 'Runs ahead', tone: 'run' },
+  slot: { label: 'No free slot', tone: 'run' },
   loop: { label: 'Event loop', tone: 'lost' },
   start: { label: 'Start', tone: 'ok' },
   node: { label: 'On the node', tone: 'wait' },
 };
 
-/** Every part keeps this share of the axis, so that a short one between long ones can be seen. */
+/** Every part gets at least this share of the axis, so that a short one between long ones stays visible. */
 const LEAST = 0.012;
 
 export interface Placed {

@@ -1,5 +1,5 @@
-// How the page asks for the past, and what it makes of the answers: every list ends at an instant, and every run is shown in
-// the state that it had then, as far as its attempts record it. Pure.
+// Requests for the past, and what their responses become: every list ends at an instant, and every run is shown in the
+// state that it had then, as far as its attempts record it. Pure.
 import type { Attempt, ClusterEvent, RunState } from './types';
 
 type Query = Record<string, unknown>;

@@ -5,7 +5,7 @@ import { zone, type ZoneChoice } from './zone.svelte';
 class Router {
   path = $state(location.pathname);
   query = $state.raw(new URLSearchParams(location.search));
-  /** The range of time of the last view that has one. */
+  /** The time range of the last view that has one. */
   private range: [string, string][] = rangeIn(location.pathname, new URLSearchParams(location.search)) ?? [];
   /** Asks whether to leave a view with unsaved changes; null: nothing is unsaved. */
   guard: (() => Promise<boolean>) | null = null;
@@ -35,7 +35,7 @@ class Router {
     this.read();
   }
 
-  /** A link to another view that keeps the instant at which the page is frozen, the range of time and the zone. */
+  /** A link to another view that keeps the instant at which the page is frozen, the time range and the zone. */
   carry(address: string): string {
     const url = new URL(address, location.origin);
     if (this.query.has('at') && !url.searchParams.has('at')) url.searchParams.set('at', this.get('at'));

@@ -5,9 +5,9 @@ import { rangeOf as timesOf, spanWords } from './timeRange';
 import type { RunKind, RunState } from './types';
 
 export interface RunFilter {
-  /** Exactly this job. */
+  /** The name of one job. */
   job: string;
-  /** A text in the name of the job, or a pattern. */
+  /** A part of the job's name, or a pattern. */
   q: string;
   labels: string[];
   kind: string;
@@ -53,7 +53,7 @@ export function filterOf(get: (name: string) => string): RunFilter {
   };
 }
 
-/** Whether it leaves out any run. */
+/** Whether any filter is set. */
 export function selects(filter: RunFilter): boolean {
   return filter.job !== '' || filter.q !== '' || filter.labels.length > 0 || filter.kind !== '' || filter.states.length > 0 || filter.node !== '' || filter.span !== '' || filter.from !== '' || filter.to !== '';
 }
@@ -103,7 +103,7 @@ export function describe(filter: RunFilter, now: number): string {
     : span === null ? '' : `last ${span}`;
   return [
     filter.job && `job ${filter.job}`,
-    filter.q && (isPattern(filter.q) ? `job name like ${filter.q}` : `job name contains ${filter.q}`),
+    filter.q && (isPattern(filter.q) ? `job name matches ${filter.q}` : `job name contains ${filter.q}`),
     filter.labels.length > 0 && `${filter.labels.length === 1 ? 'label' : 'labels'} ${filter.labels.join(' and ')}`,
     filter.kind && `kind ${(KINDS.find(([key]) => key === filter.kind)?.[1] ?? filter.kind).toLowerCase()}`,
     filter.states.map((state) => RUN[state].label.toLowerCase()).join(' or '),
@@ -112,7 +112,7 @@ export function describe(filter: RunFilter, now: number): string {
   ].filter(Boolean).join(' · ');
 }
 
-/** What is reported after an action on all that match. */
+/** The result of an action on all matching runs, in words. */
 export function outcomeText(done: string, changed: number, skipped: readonly { why: string }[]): string {
   const left = skipped[0] === undefined ? '' : `; ${plural(skipped.length, 'run')} left out (${skipped[0].why})`;
   return `${plural(changed, 'run')} ${done}${left}`;

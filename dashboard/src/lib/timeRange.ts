@@ -1,4 +1,4 @@
-// The range of time of a view, as the address has it: `span=1h` for the last hour, or `from` and `to` in ms since 1970 or as
+// The time range of a view, as written in the address: `span=1h` for the last hour, or `from` and `to` in ms since 1970 or as
 // instants. Views that have one share it: links between them keep it.
 
 const RANGE = ['span', 'from', 'to'];

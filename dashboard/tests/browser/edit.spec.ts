@@ -203,8 +203,8 @@ test('a backfill shows its number of runs, its first and last instants, and when
   await button(user, 'Backfill').click();
   const dialog = user.getByRole('dialog');
   await dialog.getByRole('button', { name: 'Show what would run' }).click();
-  await expect(dialog.getByRole('status')).toContainText(/144 runs, from .* to .* UTC\.\s+Without a rate/);
-  await dialog.getByLabel('At most').fill('10/m');
+  await expect(dialog.getByRole('status')).toContainText(/144 runs, from .* to .* UTC\.\s+Without a rate limit/);
+  await dialog.getByLabel('Rate limit').fill('10/m');
   await dialog.getByRole('button', { name: 'Show what would run' }).click();
-  await expect(dialog.getByRole('status')).toContainText(/At 10\/m, this takes at least 14 m 24 s: it ends at .* or later/);
+  await expect(dialog.getByRole('status')).toContainText(/At 10\/m, this takes at least 14 m 24 s, until .* or later/);
 });

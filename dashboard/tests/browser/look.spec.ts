@@ -1,4 +1,4 @@
-// What holds for every view: the zone of times, the range of time, phones and paper; and the graph of chains and limits.
+// What holds for every view: the zone of times, the time range, phones and paper; and the graph of chains and limits.
 import { expect } from '@playwright/test';
 import { live, test } from './fixtures';
 
@@ -57,7 +57,7 @@ test('a time shows all zones under the pointer and with the keyboard', async ({ 
   await expect(tip).toContainText(new Date(at).toISOString());
 });
 
-test('the range of time is kept from view to view', async ({ stage, user }) => {
+test('the time range is kept from view to view', async ({ stage, user }) => {
   await user.goto(`${stage.url}/logs`);
   await live(user);
   await user.getByRole('combobox', { name: 'Time' }).selectOption('1h');
@@ -74,8 +74,8 @@ test('the range of time is kept from view to view', async ({ stage, user }) => {
   await expect(user.getByRole('main').getByRole('button', { name: 'Pause', exact: true })).toHaveCount(0);
   await user.getByLabel('To', { exact: true }).fill('2020-01-01T00:00');
   await user.getByLabel('To', { exact: true }).blur();
-  await expect(user.getByRole('alert')).toHaveText('The end is not after the start');
-  await user.getByRole('button', { name: 'Clear the range of time' }).click();
+  await expect(user.getByRole('alert')).toHaveText('The end must be after the start');
+  await user.getByRole('button', { name: 'Clear the time range' }).click();
   await expect(user).toHaveURL(`${stage.url}/logs`);
 });
 

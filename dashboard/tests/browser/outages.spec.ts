@@ -60,7 +60,7 @@ for (const view of [FIRST, ...OTHERS]) {
     stage.failWith = 503;
     await user.goto(stage.url + view);
     const failed = user.getByRole('alert').filter({ hasText: 'Try again' }).first();
-    await expect(failed).toContainText('This page tries again by itself');
+    await expect(failed).toContainText('This page retries automatically');
     stage.failWith = null;
     await expect(failed).toHaveCount(0);
     await live(user);

@@ -19,7 +19,7 @@ test('maintenance is started with a note and an end, shown on every page, and en
   await dialog.getByRole('combobox', { name: 'End' }).selectOption('4h');
   expect(await axe(user, 'dialog', { switches: false })).toEqual([]);
   await dialog.getByRole('button', { name: 'Start maintenance' }).click();
-  const banner = user.getByRole('status').filter({ hasText: 'Nothing new starts; running jobs finish.' });
+  const banner = user.getByRole('status').filter({ hasText: 'No new runs start; running jobs finish.' });
   await expect(banner).toContainText(/Maintenance since .* by ada, until .*left\): database upgrade\./);
   await expect(user.getByRole('button', { name: 'Start maintenance' })).toHaveCount(0);
   for (const view of ['Limits', 'Jobs']) {
@@ -121,7 +121,7 @@ test('limits, pauses, open breakers and backfills are shown and changed', async 
   await expect(backfills).toContainText('by ada: wrong range');
   await backfills.getByRole('button', { name: 'Backfill', exact: true }).click();
   const dialog = user.getByRole('dialog');
-  await dialog.getByLabel('At most').fill('10/m');
+  await dialog.getByLabel('Rate limit').fill('10/m');
   await dialog.getByRole('button', { name: 'Show what would run' }).click();
   await expect(dialog.getByRole('status')).toContainText('144 runs');
   await expect(dialog.getByRole('status')).toContainText('takes at least 14 m 24 s');
@@ -137,7 +137,7 @@ test('limits, pauses, open breakers and backfills are shown and changed', async 
   // The one that waits longest.
   const [waiting] = stage.world.recent(300).filter((run) => run.state === 'retrying').sort((a, b) => (a.check_at! < b.check_at! ? 1 : -1));
   await user.goto(`${stage.url}/runs/${encodeURIComponent(waiting!.id)}`);
-  await expect(user.getByRole('region', { name: 'Why it waits' })).toContainText('Attempt 2 waits: limit warehouse is full');
+  await expect(user.getByRole('region', { name: 'Why it is waiting' })).toContainText('Attempt 2 waits: limit warehouse is full');
 });
 
 test('jobs that follow each other are drawn, and every box is a link for the keyboard', async ({ stage, user }) => {
@@ -170,7 +170,7 @@ test('the cron builder compares an expression with a job, whose page leads there
   await live(user);
   await user.getByTitle('Try another expression').click();
   const compared = user.getByRole('group', { name: 'Compared with nightly-report' });
-  await expect(compared).toContainText('The job has this schedule already.');
+  await expect(compared).toContainText('The job already has this schedule.');
   await expect(user.getByRole('combobox', { name: 'Time zone' })).toHaveValue('Europe/Berlin');
   await user.getByRole('textbox', { name: 'Expression' }).fill('30 4 * * *');
   await expect(compared).toContainText('+ 7 runs appear:');
@@ -626,7 +626,7 @@ test('jobs that start together are spread in one change, which can be undone', a
   await expect(card.getByRole('row')).toHaveCount(9);
   await card.getByRole('button', { name: 'Show all 12' }).click();
   await expect(card.getByRole('row')).toHaveCount(13);
-  await card.getByText('11 jobs of 14 stay').click();
+  await card.getByText('11 of 14 jobs stay in place').click();
   await expect(card.getByText('because it starts in several minutes of an hour')).toBeVisible();
   expect(await axe(user, 'a plan', { switches: true })).toEqual([]);
   // A plan belongs to the label that it was made for.

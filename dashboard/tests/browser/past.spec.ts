@@ -22,12 +22,12 @@ test.describe('a frozen page', () => {
     await expect(user).toHaveURL(new RegExp(`/jobs\\?at=`));
     await expect(user.getByRole('region', { name: 'Jobs at that moment' }).getByRole('row')).toHaveCount(13);
     await user.getByRole('navigation').getByRole('link', { name: /^Nodes/ }).click();
-    await expect(user.getByText(/No node is recorded|Nodes at that moment/).or(user.getByRole('region', { name: 'Nodes at that moment' }))).toBeVisible();
+    await expect(user.getByText(/No nodes recorded|Nodes at that moment/).or(user.getByRole('region', { name: 'Nodes at that moment' }))).toBeVisible();
     await user.getByRole('navigation').getByRole('link', { name: /^Runs/ }).click();
     await expect(user.getByRole('table', { name: 'Runs' }).or(user.getByRole('grid', { name: 'Runs' })).first()).toBeVisible();
     expect(stage.requests.filter((one) => one.includes('/runs?')).every((one) => one.includes('until='))).toBe(true);
     await user.getByRole('navigation').getByRole('link', { name: 'Limits' }).click();
-    await expect(user.getByText('Not recorded for a moment in the past')).toBeVisible();
+    await expect(user.getByText('No history for this view')).toBeVisible();
     await user.getByRole('button', { name: '−1 m, one minute earlier' }).click();
     await expect.poll(() => Date.parse(new URL(user.url()).searchParams.get('at') ?? '')).toBe(Date.parse(moment) - 60e3);
     await user.getByRole('button', { name: 'Back to live' }).click();
@@ -46,7 +46,7 @@ test.describe('a frozen page', () => {
   test('names an instant that it cannot read', async ({ stage, user }) => {
     await user.goto(`${stage.url}/?at=yesterday`);
     await live(user);
-    await expect(user.getByRole('alert')).toContainText('yesterday is not an instant');
+    await expect(user.getByRole('alert')).toContainText('yesterday is not a time');
     await user.getByRole('button', { name: 'Dismiss' }).click();
     await expect(user.getByRole('alert')).toHaveCount(0);
   });
@@ -76,13 +76,13 @@ test.describe('an incident', () => {
 });
 
 test.describe('runs', () => {
-  test('two are compared in their facts and their logs', async ({ stage, user }) => {
+  test('two are compared in their details and their logs', async ({ stage, user }) => {
     const [a, b] = [stage.world.ended(40), stage.world.ended(60)];
     await user.goto(`${stage.url}/compare?a=${encodeURIComponent(a.id)}&b=${encodeURIComponent(b.id)}`);
     await live(user);
-    const table = user.getByRole('region', { name: 'Facts of both runs' });
+    const table = user.getByRole('region', { name: 'Details of both runs' });
     await expect(table.getByRole('columnheader')).toHaveCount(3);
-    await user.getByRole('button', { name: 'Show all facts' }).click();
+    await user.getByRole('button', { name: 'Show all details' }).click();
     await expect(table.getByRole('rowheader', { name: 'Version' })).toBeVisible();
     await expect(user.getByRole('region', { name: 'Logs of both runs' }).getByRole('listitem').first()).toBeVisible();
   });
@@ -91,7 +91,7 @@ test.describe('runs', () => {
     const open = stage.world.lasting();
     await user.goto(`${stage.url}/runs/${encodeURIComponent(open.id)}`);
     await live(user);
-    await expect(user.getByText('running longer than usual (2.4 s)')).toBeVisible();
+    await expect(user.getByText('running longer than usual (p95 2.4 s)')).toBeVisible();
     const ended = stage.world.ended(40);
     await user.goto(`${stage.url}/runs/${encodeURIComponent(ended.id)}`);
     await expect(user.getByRole('region', { name: 'Attempts', exact: true })).toContainText(/CPU .*, memory 59.0 MiB at most/);
@@ -104,8 +104,8 @@ test.describe('the failures of a job', () => {
   test('have an onset with what changed then', async ({ stage, user }) => {
     await user.goto(`${stage.url}/jobs/invoice-reminders`);
     await live(user);
-    const onset = user.getByRole('region', { name: 'Onset of the failures' });
-    await expect(onset).toContainText('8 of 8 runs failed since, after 40 successes');
+    const onset = user.getByRole('region', { name: 'Start of the failures' });
+    await expect(onset).toContainText('8 of 8 runs since then failed, after 40 successes');
     await expect(onset.getByRole('listitem')).toHaveCount(2);
     await expect(onset.getByRole('link', { name: 'Compare it with the last success' })).toHaveAttribute('href', /\/compare\?a=.+&b=/);
     expect(await axe(user, 'onset')).toEqual([]);

@@ -17,7 +17,7 @@ test('jobs are found by a part of their name, with the keyboard', async ({ stage
   const search = user.getByRole('combobox', { name: 'Job' });
   await search.fill('sync');
   const options = user.getByRole('listbox', { name: 'Jobs' }).getByRole('option');
-  await expect(options).toHaveText(['All names with sync', 'sync-tokens']);
+  await expect(options).toHaveText(['Names that contain sync', 'sync-tokens']);
   expect(stage.requests.filter((one) => one.includes('/job-names')).every((one) => one.includes('limit=10'))).toBe(true);
   await search.press('ArrowDown');
   await search.press('ArrowDown');
@@ -28,7 +28,7 @@ test('jobs are found by a part of their name, with the keyboard', async ({ stage
   await expect(user).toHaveURL(/\/runs\?job=sync-tokens$/);
   await expect(options).toHaveCount(0);
   await search.fill('-task-');
-  await expect(options.first()).toHaveText('All names with -task-');
+  await expect(options.first()).toHaveText('Names that contain -task-');
   await search.press('Enter');
   await expect(user).toHaveURL(/\/runs\?q=-task-$/);
   await expect(rows(user).first().getByRole('cell').nth(1)).toContainText('-task-');
@@ -55,7 +55,7 @@ test('runs are filtered by kind, label, node and time range, and the filter is i
   await expect(user.getByText('Label team=billing · kind manual · from', { exact: false })).toBeAttached();
   await user.getByLabel('To', { exact: true }).fill('2026-01-01T00:00');
   await user.getByLabel('To', { exact: true }).press('Tab');
-  await expect(user.getByRole('alert')).toHaveText('The end is not after the start');
+  await expect(user.getByRole('alert')).toHaveText('The end must be after the start');
   await user.getByRole('combobox', { name: 'Time' }).selectOption('1h');
   await user.reload();
   await live(user);
@@ -122,7 +122,7 @@ test('all dead letters that match are replayed, with a count first, a reason, an
   await open(stage, user, '?state=failed,succeeded&span=24h');
   await user.getByRole('button', { name: 'Replay failed or lost' }).click();
   const dialog = user.getByRole('dialog', { name: `Replay ${of} dead letters?` });
-  await expect(dialog).toContainText('All that match: failed · last 24 h.');
+  await expect(dialog).toContainText('All matching runs: failed · last 24 h.');
   expect(stage.world.bulkCalls).toEqual([]);
   await expect(dialog.getByRole('button', { name: 'Replay' })).toBeDisabled();
   await dialog.getByLabel('Reason').fill('the partner is back');
@@ -153,5 +153,5 @@ test('only actions that can change a matching run are offered, and none to a vie
   await open(stage, user, '?state=failed');
   await expect(user.getByRole('button', { name: /failed or lost|Cancel open/ })).toHaveCount(0);
   await open(stage, user);
-  await expect(user.getByText('All that match')).toHaveCount(0);
+  await expect(user.getByText('All matching runs')).toHaveCount(0);
 });

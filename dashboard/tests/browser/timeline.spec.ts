@@ -18,7 +18,7 @@ test.describe('why a run was late', () => {
     const axis = user.getByRole('region', { name: 'Why it started late' });
     await expect(axis.getByRole('img', { name: /No leader 17 s, Planning 300 ms, Waiting 4.1 s/ })).toBeVisible();
     await expect(axis.getByRole('listitem')).toHaveCount(6);
-    await expect(axis).toContainText('24 s after it was due');
+    await expect(axis).toContainText('24 s late');
     await expect(axis.getByRole('listitem').last()).toContainText('not recorded');
     await expect(axis.getByRole('listitem').nth(2).getByRole('link')).toHaveAttribute('href', /\/runs\//);
     expect(await axe(user, 'late')).toEqual([]);
@@ -34,15 +34,15 @@ test.describe('a failover', () => {
     await expect(user.getByText('us-east-2 became leader')).toBeVisible();
     const moves = 'nightly-report@20261121T010000Z eu-central-1 us-east-1\nsync-tokens@20261121T115930Z eu-central-1 eu-west-2';
     stage.emit(stage.world.event('runs_reassigned', 'warn', '3 runs of lost workers were reassigned', 0, { count: 3, run: 'x', moves, term: stage.world.term }));
-    await expect(user.getByRole('button', { name: '3 moved runs' })).toBeVisible();
+    await expect(user.getByRole('button', { name: '3 reassigned runs' })).toBeVisible();
     await user.getByRole('button', { name: 'Replay failover' }).click();
     await expect(user.getByRole('group', { name: /leader eu-central-1/ })).toBeVisible();
-    const moved = user.getByRole('region', { name: 'Runs that the failover moved' });
+    const moved = user.getByRole('region', { name: 'Runs reassigned by the failover' });
     await expect(moved.getByRole('listitem')).toHaveCount(2);
     await expect(moved.getByRole('listitem').first()).toHaveText(/nightly-report@20261121T010000Z\s+from eu-central-1\s+→to\s+us-east-1/);
     await expect(moved).toContainText('Showing 2 of 3 runs');
     await expect(moved.getByRole('link').first()).toHaveAttribute('href', '/runs/nightly-report%4020261121T010000Z');
-    await user.getByRole('button', { name: '3 moved runs' }).click();
+    await user.getByRole('button', { name: '3 reassigned runs' }).click();
     await expect(moved).toHaveCount(0);
   });
 });

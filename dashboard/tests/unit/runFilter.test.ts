@@ -22,7 +22,7 @@ group('the filter in the URL', () => {
   });
   it('is described in words', () => {
     expect(describe(of('q=etl&label=team=billing&kind=chain&state=failed,lost&node=n1&span=24h'), NOW)).toBe('job name contains etl · label team=billing · kind chain · failed or lost · node n1 · last 24 h');
-    expect(describe(of('q=etl-*'), NOW)).toBe('job name like etl-*');
+    expect(describe(of('q=etl-*'), NOW)).toBe('job name matches etl-*');
     expect(describe(of('job=a&to=2025-11-21T12:00:00Z'), NOW)).toContain('2025');
   });
 });

@@ -493,7 +493,7 @@ test('in maintenance nothing starts; a breaker is closed, and a backfill is requ
   await expect(banner).toBeVisible();
   const { id } = await cluster.run('gateway');
   await open(`/runs/${encodeURIComponent(id)}`);
-  await expect(page.getByRole('region', { name: 'Why it waits' })).toContainText('the cluster is in maintenance: upgrade', { timeout: 30_000 });
+  await expect(page.getByRole('region', { name: 'Why it is waiting' })).toContainText('the cluster is in maintenance: upgrade', { timeout: 30_000 });
   await act('maintenance', banner.getByRole('button', { name: 'End maintenance' }));
   await confirm('End maintenance');
   await expect(banner).toHaveCount(0);
@@ -509,7 +509,7 @@ test('in maintenance nothing starts; a breaker is closed, and a backfill is requ
   await act('backfill', backfills.getByRole('button', { name: 'Backfill', exact: true }));
   const dialog = page.getByRole('dialog');
   await dialog.getByLabel('From').fill(new Date(Date.now() - 5 * 86_400e3).toISOString().slice(0, 16));
-  await dialog.getByLabel('At most').fill('1/h');
+  await dialog.getByLabel('Rate limit').fill('1/h');
   await dialog.getByRole('button', { name: 'Show what would run' }).click();
   await expect(dialog.getByRole('status')).toContainText('5 runs');
   await dialog.getByRole('button', { name: 'Start 5 runs' }).click();
@@ -814,7 +814,7 @@ test('a viewer sees every view but no action that needs a higher role', async ({
   await other.close();
 });
 
-test('logs have a range of time and a zone, and a run is printed without controls', async () => {
+test('logs have a time range and a zone, and a run is printed without controls', async () => {
   await open('/logs?span=1h');
   const at = page.locator('.line .at').first();
   await expect(at).toBeVisible();
