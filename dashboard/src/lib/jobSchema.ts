@@ -58,8 +58,12 @@ function refName(node: Node): string | null {
   return target === undefined ? null : target.slice(PREFIX.length).replace(/Input$/, '');
 }
 
+/** Keys whose words are no label. */
+const NAMED: Record<string, string> = { tz: 'Time zone', dst: 'Clock changes', env: 'Environment', url: 'URL', http: 'HTTP', amqp: 'AMQP' };
+
 /** `pause_after` as "Pause after". */
 export function words(key: string): string {
+  if (key in NAMED) return NAMED[key]!;
   const text = key.replace(/([a-z])([A-Z])/g, '$1 $2').replaceAll('_', ' ').toLowerCase();
   return text.slice(0, 1).toUpperCase() + text.slice(1);
 }

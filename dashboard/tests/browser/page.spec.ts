@@ -157,8 +157,10 @@ test('jobs that follow each other are drawn, and every box is a link for the key
 
 test('a run shows its chain with the reason of what was held back', async ({ stage, user }) => {
   const run = stage.world.recent(800).find((one) => one.job === 'nightly-report' && one.state === 'succeeded')!;
-  await user.goto(`${stage.url}/runs/${encodeURIComponent(run.id)}`);
+  // A tab that it does not have is its log.
+  await user.goto(`${stage.url}/runs/${encodeURIComponent(run.id)}?tab=history`);
   await live(user);
+  await expect(user.getByRole('region', { name: 'Log' })).toBeVisible();
   const items = user.getByRole('region', { name: 'Runs of the chain' }).getByRole('listitem');
   await expect(items).toHaveCount(5);
   await expect(items.first()).toHaveAttribute('aria-current', 'true');

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { isWithin, merge, pathOf, placeOf, setAt, type Doc } from '../../src/lib/document';
-import { choiceOf, definitionOf, fieldOf, initial, JOB, resolve, SECTIONS, shorten, type Node } from '../../src/lib/jobSchema';
+import { choiceOf, definitionOf, fieldOf, initial, JOB, resolve, SECTIONS, shorten, words, type Node } from '../../src/lib/jobSchema';
 import { lineOf, parse, rewrite, write } from '../../src/lib/jobYaml';
 import { lineDiff } from '../../src/lib/lineDiff';
 
@@ -15,6 +15,10 @@ describe('the form', () => {
   it('has every key of a job in one section', () => {
     const placed = SECTIONS.flatMap((section) => section.keys);
     expect([...placed].sort()).toEqual(Object.keys(JOB.properties!).sort());
+  });
+
+  it('has labels that people would say', () => {
+    expect(['pause_after', 'tz', 'dst', 'url'].map(words)).toEqual(['Pause after', 'Time zone', 'Clock changes', 'URL']);
   });
 
   it('has an input for every key at any depth', () => {

@@ -77,7 +77,7 @@ function daytime(): Job[] {
     { name: 'sync-stock', description: 'Copies stock levels to the shops', schedule: { every: '10s' }, run: sleep('0.6', 'copying 18,402 stock levels'), overlap: 'queue', labels: { team: 'logistics' } },
     { name: 'capture-payments', description: 'Captures authorised card payments', schedule: { every: '8s' }, run: sleep('0.3', 'capturing 31 payments'), overlap: 'queue', concurrency: 'payment-provider', labels: { team: 'payments', tier: 'gold' } },
     { name: 'exchange-rates', description: 'Fetches exchange rates; the first attempt often times out', schedule: { every: '15s' }, run: { shell: 'if [ "$RETRY_COUNT" -lt 1 ]; then echo "GET /latest: 504 Gateway Timeout" >&2; exit 1; fi; echo "31 currencies"' }, retry: { delays: ['1s', '5s'] }, overlap: 'queue', labels: { team: 'finance' } },
-    { name: 'courier-tracking', description: 'Asks couriers where parcels are', schedule: { every: '20s' }, run: { shell: 'parcel=$(date +%N); echo "asking about parcel $parcel"; echo "courier answered HTTP 503 for parcel $parcel after $((parcel / 2000000)) ms" >&2; exit 3' }, retry: { max: 0 }, labels: { team: 'logistics' } },
+    { name: 'courier-tracking', description: 'Asks couriers where parcels are', schedule: { every: '20s' }, run: { shell: 'parcel=$(date +%s%3N); echo "asking about parcel $parcel"; echo "courier answered HTTP 503 for parcel $parcel after $((parcel % 900 + 100)) ms" >&2; exit 3' }, retry: { max: 0 }, labels: { team: 'logistics' } },
     { name: 'supplier-edi', description: 'Reads supplier messages from the EDI mailbox', schedule: { every: '30s' }, run: { shell: 'echo "message $$: segment UNH is missing" >&2; exit 65' }, retry: { max: 1, initial: '1s' }, labels: { team: 'purchasing' } },
     { name: 'fraud-scores', description: 'Scores new orders with the fraud model', schedule: { every: '20s' }, run: sleep('0.2', 'scoring'), require: { gpu: 'a100' }, overlap: 'queue', labels: { team: 'science', tier: 'gold' } },
     { name: 'rebuild-catalogue', description: 'Renders all product pages; takes minutes', schedule: { every: '4m' }, run: { shell: 'for n in $(seq 1 150); do echo "rendered $((n * 320)) of 48,000 pages"; sleep 1; done' }, labels: { team: 'web' } },
@@ -85,14 +85,19 @@ function daytime(): Job[] {
     { name: 'newsletter', description: 'Sends the newsletter in portions', schedule: { every: '6s' }, run: sleep('0.2', '250 mails'), concurrency: 'mail-gateway', overlap: 'allow', labels: { team: 'marketing' } },
     { name: 'warehouse-snapshots', description: 'Takes snapshots of the data warehouse', schedule: { every: '25s' }, run: sleep('20', 'taking a snapshot'), concurrency: 'warehouse', overlap: 'allow', labels: { team: 'data' } },
     { name: 'warehouse-vacuum', description: 'Frees space in the data warehouse', schedule: { every: '25s' }, run: sleep('18', 'freeing space'), concurrency: 'warehouse', overlap: 'allow', labels: { team: 'data' } },
-    { name: 'refund-customers', description: 'Pays refunds that support has approved; asks for the order', run: { python: 'invoices:refund', args: { order: '', amount: 0, currency: 'EUR', reasons: ['damaged'] } }, retry: { max: 0 }, labels: { team: 'payments' } },
     { name: 'heartbeat', description: 'Runs every second, to show that nothing is missed', schedule: { every: '1s' }, run: { shell: 'true' }, overlap: 'queue', retry: { max: 0 }, labels: { team: 'platform' } },
+    { name: 'clean-temp', description: 'Deletes temporary files', schedule: daily(0, 1), run: { shell: 'true' }, labels: { team: 'platform' } },
     { name: 'legacy-ftp', description: 'Uploads to the old partner server', schedule: daily(45, 2), run: sleep('0.2', 'uploading'), labels: { team: 'purchasing' } },
   ];
 }
 
-/** The job file with which the cluster starts; the other jobs need limits and calendars. */
-export const FIRST_JOBS = JSON.stringify({ jobs: [{ name: 'clean-temp', description: 'Deletes temporary files', schedule: daily(0, 1), run: { shell: 'true' }, labels: { team: 'platform' } }] });
+/** The job file with which the cluster starts: nodes run the Python jobs of their file alone. The other jobs need limits and
+ *  calendars. */
+export const FIRST_JOBS = JSON.stringify({
+  jobs: [
+    { name: 'refund-customers', description: 'Pays refunds that support has approved; asks for the order', run: { python: 'invoices:refund', args: { order: '', amount: 0, currency: 'EUR', reasons: ['damaged'] } }, retry: { max: 0 }, labels: { team: 'payments' } },
+  ],
+});
 
 /** Creates the company in a cluster and lets failures, a backfill and a pause happen. */
 export async function foundCompany(cluster: Cluster): Promise<void> {

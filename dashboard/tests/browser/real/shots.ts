@@ -3,6 +3,7 @@
 // THEMES=dark to some widths and themes; WARM_UP_MS is how long the cluster runs before.
 import { test, type Page } from '@playwright/test';
 import { SECTIONS } from '../../../src/lib/settings';
+import type { Limit, Page as ListPage } from '../../../src/lib/types';
 import { NAV } from '../../../src/lib/views';
 import { ADMIN, Cluster, waitFor } from './cluster';
 import { foundCompany, FIRST_JOBS } from './company';
@@ -26,8 +27,9 @@ const press = (name: string) => (page: Page) => page.getByRole('main').getByRole
 
 async function pictures(cluster: Cluster): Promise<Picture[]> {
   const run = async (query: string) => `/runs/${encodeURIComponent((await cluster.runs(query)).items[0]?.id ?? '')}`;
+  const holding = async () => `/runs/${encodeURIComponent((await cluster.request<ListPage<Limit>>('GET', '/limits')).items.flatMap((limit) => limit.waiting)[0]?.run ?? '')}`;
   const [failed, retried, waiting, chain] = await Promise.all([
-    run('job=courier-tracking&state=failed'), run('job=exchange-rates&state=succeeded'), run('job=fraud-scores'), run('job=check-orders&state=succeeded'),
+    run('job=courier-tracking&state=failed'), run('job=exchange-rates&state=succeeded'), holding(), run('job=check-orders&state=succeeded'),
   ]);
   const [one, other] = (await cluster.runs('job=exchange-rates&state=succeeded')).items.map(({ id }) => encodeURIComponent(id));
   const at = new Date(Date.now() - 60_000).toISOString();
@@ -46,7 +48,7 @@ async function pictures(cluster: Cluster): Promise<Picture[]> {
     { name: 'run-failed', path: failed },
     { name: 'run-waiting', path: waiting },
     { name: 'run-chain', path: chain },
-    ...tabs('run', retried, ['history', 'attempts', 'why', 'result']),
+    ...tabs('run', retried, ['log', 'why']),
     { name: 'compare', path: `/compare?a=${one}&b=${other}` },
     { name: 'node', path: `/nodes/${(await cluster.cluster()).nodes[0]?.name ?? ''}` },
     { name: 'runs-frozen', path: `/runs?at=${at}` },
@@ -118,6 +120,6 @@ async function picture(page: Page, name: string, url: string, width: number, the
 }
 
 async function settled(page: Page) {
-  await page.locator('.pill', { hasText: 'Live' }).or(page.locator('.wall')).first().waitFor({ timeout: 30_000 });
+  await page.locator('.pill', { hasText: /Live|Frozen/ }).or(page.locator('.wall')).first().waitFor({ timeout: 30_000 });
   await page.waitForFunction(() => document.querySelector('.skeleton') === null);
 }
