@@ -36,9 +36,12 @@ _PARTS = (
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A reason and the runs that failed for it. `example` is the newest, `open` counts the unresolved dead letters."""
+    """A reason and the runs that failed for it. `example` is the newest and `message` its error, `open` counts the
+    unresolved dead letters.
+    """
 
     reason: str
+    message: str
     count: int
     open: int
     first: datetime
@@ -47,15 +50,18 @@ class Failure:
     example: str
 
 
+def message_of(run: Run) -> str:
+    """Why a run failed: the first line of its error, otherwise its outcome."""
+    line = next((line for line in (run.error or "").splitlines() if line.strip()), "")
+    return " ".join(line.split()) or (run.outcome.value if run.outcome is not None else run.state.value)
+
+
 def reason_of(run: Run) -> str:
     """Why a run failed, without the parts that differ between runs."""
-    line = next((line for line in (run.error or "").splitlines() if line.strip()), "")
-    text = " ".join(line.split())
+    text = message_of(run)
     for pattern, name in _PARTS:
         text = pattern.sub(name, text)
-    if len(text) > LONGEST_REASON:
-        text = f"{text[: LONGEST_REASON - 1]}…"
-    return text or (run.outcome.value if run.outcome is not None else run.state.value)
+    return _shortened(text)
 
 
 def group(runs: Iterable[Run]) -> Sequence[Failure]:
@@ -71,6 +77,7 @@ def _failure(reason: str, runs: Sequence[Run]) -> Failure:
     by_end = sorted(runs, key=lambda run: (_when(run), run.id))
     return Failure(
         reason=reason,
+        message=_shortened(message_of(by_end[-1])),
         count=len(runs),
         open=sum(run.is_dead for run in runs),
         first=_when(by_end[0]),
@@ -78,6 +85,10 @@ def _failure(reason: str, runs: Sequence[Run]) -> Failure:
         jobs=dict(Counter(run.job for run in runs).most_common()),
         example=by_end[-1].id,
     )
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 1]}…"
 
 
 def _when(run: Run) -> datetime:

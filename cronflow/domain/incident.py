@@ -83,14 +83,14 @@ def _failures(incident: Incident) -> Iterator[str]:
         return
     yield "## Failed and lost runs by reason"
     yield ""
-    yield "| Reason | Runs | Still open | First | Last | Jobs | Newest run |"
+    yield "| Newest error | Runs | Still open | First | Last | Jobs | Newest run |"
     yield "| --- | ---: | ---: | --- | --- | --- | --- |"
     for failure in incident.failures[:MOST_REASONS]:
         jobs = ", ".join(list(failure.jobs)[:3]) + (
             f" and {len(failure.jobs) - 3} more" if len(failure.jobs) > 3 else ""
         )
         cells = (
-            _plain(failure.reason), f"{failure.count:,}", f"{failure.open:,}", _at(failure.first), _at(failure.last),
+            _plain(failure.message), f"{failure.count:,}", f"{failure.open:,}", _at(failure.first), _at(failure.last),
             jobs, f"`{failure.example}`",
         )  # fmt: skip
         yield f"| {' | '.join(cells)} |"

@@ -254,6 +254,8 @@ class FailureSchema(Schema):
 
     reason: str
     """The error without its variable parts."""
+    message: str
+    """The error of the latest run."""
     count: int
     """Runs that failed for this reason."""
     open: int
@@ -489,6 +491,7 @@ def report_schema(
 def failure_schema(failure: Failure) -> FailureSchema:
     return {
         "reason": failure.reason,
+        "message": failure.message,
         "count": failure.count,
         "open": failure.open,
         "first": iso(failure.first),

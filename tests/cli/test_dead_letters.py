@@ -200,6 +200,7 @@ def test_the_report_groups_by_reason(cli: Cli, scene: Scene) -> None:
     assert (answer["since"], answer["dead"], answer["more"]) == ("2026-11-14T12:00:00Z", 4, False)
     assert answer["failures"][0] == {
         "reason": "order <n> has no address",
+        "message": "order 0 has no address",
         "count": 3,
         "open": 2,
         "first": "2026-11-20T11:58:09Z",

@@ -69,6 +69,8 @@ def test_a_group_counts_and_names_first_last_jobs_and_the_newest_run() -> None:
     first, second = group(runs)
     assert (first.reason, first.count, first.open) == ("order <n>", 3, 2)
     assert (first.first, first.last) == (T0 + MINUTE, T0 + 9 * MINUTE)
-    assert (dict(first.jobs), first.example) == ({"report": 2, "billing": 1}, runs[1].id)
+    assert (dict(first.jobs), first.example, first.message) == ({"report": 2, "billing": 1}, runs[1].id, "order 2")
+    [long] = group([failed("word " * 1000)])
+    assert len(long.message) == LONGEST_REASON
     assert (second.reason, second.count) == ("other", 1)
     assert group([]) == []

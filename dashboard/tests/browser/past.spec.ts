@@ -65,6 +65,7 @@ test.describe('an incident', () => {
     await user.getByRole('button', { name: 'Summarise' }).click();
     await expect(user).toHaveURL(/since=/);
     await expect(user.getByRole('region', { name: 'Failures by reason' })).toContainText('12 runs of 2 jobs');
+    await expect(user.getByRole('link', { name: 'ConnectionError: POST api.partner.example:8443: connection refused' })).toHaveAttribute('href', /^\/runs\//);
     await expect(user.getByRole('region', { name: 'What happened to the cluster' }).getByRole('listitem')).toHaveCount(3);
     await user.getByRole('button', { name: 'Copy' }).click();
     await expect(user.getByText('Summary copied')).toBeVisible();

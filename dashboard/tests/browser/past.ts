@@ -57,7 +57,7 @@ export function past(world: World, path: string, query: URLSearchParams): unknow
   }
   if (path === '/incident') {
     const [since, until] = [time('since'), query.get('until') === null ? world.now() : time('until')];
-    const failure = { reason: 'ConnectionError: POST <address>: connection refused', count: 12, open: 3, first: iso(since + 60e3), last: iso(until - 60e3), jobs: { 'invoice-reminders': 9, 'fraud-scores': 3 }, example: world.run(3).id };
+    const failure = { reason: 'ConnectionError: POST <address>: connection refused', message: 'ConnectionError: POST api.partner.example:8443: connection refused', count: 12, open: 3, first: iso(since + 60e3), last: iso(until - 60e3), jobs: { 'invoice-reminders': 9, 'fraud-scores': 3 }, example: world.run(3).id };
     const found = marks(world, since, until);
     return {
       since: iso(since), until: iso(until), ended: { succeeded: 1200, failed: 12 }, failures: [failure], jobs: failure.jobs, marks: found, latest_ms: 24_300,

@@ -273,7 +273,7 @@ export class Stage {
       return [200, { items, next_cursor: null }];
     }
     if (path === '/series') return [200, world.history(query.get('span') as Span)];
-    if (path === '/runs/report') return [200, { since: '2026-11-14T00:00:00Z', job: null, dead: world.dead().length, failures: [{ reason: 'x', count: 212, open: 64, first: '', last: '', jobs: {}, example: '' }], more: false }];
+    if (path === '/runs/report') return [200, { since: '2026-11-14T00:00:00Z', job: null, dead: world.dead().length, failures: [{ reason: 'x', message: 'x', count: 212, open: 64, first: '', last: '', jobs: {}, example: '' }], more: false }];
     match = /^\/runs\/([^/]+)(?:\/(\w+))?$/.exec(path);
     if (match !== null) {
       const run = world.find(decodeURIComponent(match[1] ?? ''));

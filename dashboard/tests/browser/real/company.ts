@@ -12,7 +12,7 @@ const TABLES = ['orders', 'order-lines', 'customers', 'products', 'prices', 'sto
 const BACKED_UP = ['shop', 'erp', 'crm', 'warehouse', 'identity', 'wiki', 'mail', 'metrics'];
 
 const LIMITS = {
-  warehouse: { limit: 2, description: 'Connections that the data warehouse allows for loading' },
+  warehouse: { limit: 1, description: 'Connections that the data warehouse allows for loading' },
   'erp-api': { limit: 1, rate: '60/m', burst: 5, description: 'The ERP refuses more than one session' },
   'mail-gateway': { rate: '100/m', burst: 20, description: 'Contract with the mail provider' },
   'payment-provider': { limit: 4, description: 'Agreed with the payment provider' },
@@ -83,8 +83,8 @@ function daytime(): Job[] {
     { name: 'rebuild-catalogue', description: 'Renders all product pages; takes minutes', schedule: { every: '4m' }, run: { shell: 'for n in $(seq 1 150); do echo "rendered $((n * 320)) of 48,000 pages"; sleep 1; done' }, labels: { team: 'web' } },
     { name: 'audit-trail', description: 'Ships the audit trail; writes long lines', schedule: { every: '12s' }, run: { shell: 'for n in $(seq 1 25); do echo "shipped batch $n to s3://audit-archive/eu-central-1/$(date +%Y/%m/%d)/shop-web/part-$$.parquet (checksum $(date +%N), 4,096 entries, offset $((n * 4096)))"; done; echo "3 entries without a user id" >&2' }, overlap: 'queue', labels: { team: 'compliance' } },
     { name: 'newsletter', description: 'Sends the newsletter in portions', schedule: { every: '6s' }, run: sleep('0.2', '250 mails'), concurrency: 'mail-gateway', overlap: 'allow', labels: { team: 'marketing' } },
-    { name: 'warehouse-snapshots', description: 'Takes snapshots of the data warehouse', schedule: { every: '25s' }, run: sleep('20', 'taking a snapshot'), concurrency: 'warehouse', overlap: 'allow', labels: { team: 'data' } },
-    { name: 'warehouse-vacuum', description: 'Frees space in the data warehouse', schedule: { every: '25s' }, run: sleep('18', 'freeing space'), concurrency: 'warehouse', overlap: 'allow', labels: { team: 'data' } },
+    { name: 'warehouse-snapshots', description: 'Takes snapshots of the data warehouse', schedule: { every: '40s' }, run: sleep('20', 'taking a snapshot'), concurrency: 'warehouse', overlap: 'allow', labels: { team: 'data' } },
+    { name: 'warehouse-vacuum', description: 'Frees space in the data warehouse', schedule: { every: '40s' }, run: sleep('18', 'freeing space'), concurrency: 'warehouse', overlap: 'allow', labels: { team: 'data' } },
     { name: 'heartbeat', description: 'Runs every second, to show that nothing is missed', schedule: { every: '1s' }, run: { shell: 'true' }, overlap: 'queue', retry: { max: 0 }, labels: { team: 'platform' } },
     { name: 'clean-temp', description: 'Deletes temporary files', schedule: daily(0, 1), run: { shell: 'true' }, labels: { team: 'platform' } },
     { name: 'legacy-ftp', description: 'Uploads to the old partner server', schedule: daily(45, 2), run: sleep('0.2', 'uploading'), labels: { team: 'purchasing' } },
