@@ -38,7 +38,6 @@ POISON = {
 }
 REPRESENTATIVE = (
     "tests/cli/test_errors.py",
-    "tests/cli/test_jobs.py",
     "tests/cli/test_tables.py",
     "tests/api/test_process.py",
     "tests/test_children.py::test_a_command_is_for_the_servers_of_the_test",
