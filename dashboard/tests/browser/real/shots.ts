@@ -58,7 +58,6 @@ async function pictures(cluster: Cluster): Promise<Picture[]> {
     { name: 'load-hour', path: '/load', then: (page) => page.locator('main table button').nth(60).click() },
     { name: 'cron-filled', path: '/cron?cron=0+2+*+*+*&tz=Europe/Berlin' },
     { name: 'wall', path: '/?tv=1' },
-    { name: 'not-found', path: '/nowhere' },
     { name: 'dialog-backfill', path: '/jobs/backup-erp?tab=backfills', then: press('Backfill') },
     { name: 'dialog-pause', path: '/jobs/backup-erp', then: press('Pause') },
     { name: 'dialog-run', path: '/jobs/refund-customers', then: press('Run with arguments') },
