@@ -111,7 +111,7 @@ def _add_probes(api: FastAPI) -> None:
         """The process is alive."""
         return {"status": "ok"}
 
-    @api.get("/readyz", tags=["probes"], responses={503: {"description": "One of them is unreachable."}})
+    @api.get("/readyz", tags=["probes"], responses={503: {"description": "One of them is unavailable."}})
     async def readyz(service: Uses, response: Response) -> dict[str, object]:
         """Redis and MongoDB answer."""
         found = await service.cluster.health()

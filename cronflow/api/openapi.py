@@ -69,7 +69,7 @@ MEANING = {
     422: "The input is invalid; `errors` lists the first 20 problems.",
     429: "Too many requests; `Retry-After` says when to retry.",
     500: "Internal error.",
-    503: "Redis or MongoDB is unreachable; `Retry-After` says when to retry.",
+    503: "Redis or MongoDB is unavailable; `Retry-After` says when to retry.",
 }
 RETRY_AFTER = (429, 503)
 WRITTEN: Mapping[str, list[str]] = {

@@ -170,7 +170,7 @@ async def _unavailable(_: Request, error: Exception) -> Response:
         # Its address is public, and without the reason nobody could correct the settings.
         return problem(503, str(error), headers={"Retry-After": str(ASK_AGAIN_S)})
     # The address and the reason go to the log only; they are of no use to a client.
-    detail = f"{error.service} is unreachable, and it is unknown whether the request took effect; retry soon"
+    detail = f"{error.service} is unavailable, and it is unknown whether the request took effect; retry soon"
     return problem(503, detail, headers={"Retry-After": str(ASK_AGAIN_S)})
 
 

@@ -139,7 +139,7 @@ class Stream:
             async with asyncio.timeout(READY_WITHIN_S):
                 await self._hub.ready.wait()
         except TimeoutError:
-            raise Over(STOPPING, "the live stream is not available") from None
+            raise Over(STOPPING, "the live stream is unavailable") from None
         since = hello.get("since")
         since = since if isinstance(since, str) else None
         await self._hub.reach(since)
@@ -195,7 +195,7 @@ class Stream:
             except (InvalidInput, Conflict) as error:
                 session.send(_refused(message, str(error), again=False))
             except BackendUnavailable as error:
-                session.send(_refused(message, f"{error.service} is unreachable", again=True))
+                session.send(_refused(message, f"{error.service} is unavailable", again=True))
 
     async def _obey(self, message: dict[str, Any], session: StreamSession, login: StreamLogin) -> None:
         topic, tail = message.get("topic"), message.get("tail", 0)
@@ -313,7 +313,7 @@ async def _closing(socket: WebSocket, serving: Awaitable[Result]) -> Result | No
     except Over as over:
         await _close(socket, over)
     except BackendUnavailable as error:
-        await _close(socket, Over(STOPPING, f"{error.service} is unreachable"))
+        await _close(socket, Over(STOPPING, f"{error.service} is unavailable"))
     except WebSocketDisconnect:
         pass
     return None

@@ -278,7 +278,7 @@ def digest_of(
 
 def failure_text(run: Run) -> str:
     if run.state is RunState.LOST:
-        return f"{run.id} was lost with its node and is not restarted, because its job must not run twice"
+        return f"{run.id} was lost with its node and will not be restarted, because its job must not run twice"
     why = run.error or run.reason or (run.outcome.value if run.outcome else "")
     attempts = "1 attempt" if run.attempt == 1 else f"{run.attempt} attempts"
     return f"{run.id} failed after {attempts}: {why[:MOST_OF_ERROR]}".removesuffix(": ")
@@ -295,7 +295,7 @@ def late_text(run: str, started_at: datetime | None, after_s: float) -> str:
 
 
 def unplaced_text(run: str, waiting: Waiting) -> str:
-    return f"{run} has waited for a node since {instant_text(waiting.since)}: {waiting}"
+    return f"{run} has been waiting for a node since {instant_text(waiting.since)}: {waiting}"
 
 
 def long_text(long: LongRun, now: datetime) -> str:
@@ -313,15 +313,15 @@ def dead_letters_text(alert: Alert, found: Crossing) -> tuple[str, float]:
     count, threshold = int(found.figure), alert.dead_letters.of(found.level)
     letters = "1 dead letter is" if count == 1 else f"{count:,} dead letters are"
     if found.level is AlertLevel.OK:
-        return f"{letters} open, fewer than {threshold:,} again", threshold
-    return f"{letters} open, which is {found.level.word} from {threshold:,} on; see `cronflow runs report`", threshold
+        return f"{letters} open, below {threshold:,} again", threshold
+    return f"{letters} open ({found.level.word} at {threshold:,}); see `cronflow runs report`", threshold
 
 
 def retry_rate_text(alert: Alert, found: Crossing) -> tuple[str, float]:
     """The sentence, and the threshold that was crossed."""
     share = f"{found.figure:.0%} of the attempts of the last hour are retries"
     if found.level is AlertLevel.OK:
-        return f"{share}, no more than usual again", alert.retry_rate
+        return f"{share}, {alert.retry_rate:.0%} or less again", alert.retry_rate
     return f"{share}, more than {alert.retry_rate:.0%}", alert.retry_rate
 
 
@@ -362,12 +362,12 @@ def report_details(since: datetime, until: datetime, failures: Sequence[Failure]
 
 
 def node_lost_text(node: str, in_flight: int) -> str:
-    runs = "no run" if not in_flight else "1 run" if in_flight == 1 else f"{in_flight:,} runs"
-    return f"node {node} was lost with {runs} in flight; other nodes take over"
+    jobs = "no running jobs" if not in_flight else "1 running job" if in_flight == 1 else f"{in_flight:,} running jobs"
+    return f"node {node} was lost with {jobs}; other nodes take over"
 
 
 def limit_wait_text(run: str, limit: str, since: datetime) -> str:
-    return f"{run} has waited for the limit {limit} since {instant_text(since)}"
+    return f"{run} has been waiting for the limit {limit} since {instant_text(since)}"
 
 
 def success_text(run: Run) -> str:
@@ -376,11 +376,11 @@ def success_text(run: Run) -> str:
 
 
 def heartbeat_text(nodes: int) -> str:
-    return f"the cluster has a leader and {nodes:,} live {'node' if nodes == 1 else 'nodes'}, and plans on time"
+    return f"the cluster has a leader and {nodes:,} live {'node' if nodes == 1 else 'nodes'}, and plans runs on time"
 
 
 def leaderless_text(since: datetime, node: str, term: int) -> str:
-    return f"the cluster has no leader since {instant_text(since)}; the last one was {node}, term {term}"
+    return f"the cluster has had no leader since {instant_text(since)}; the last one was {node} (term {term})"
 
 
 def _run(run: Run) -> MessageRunForm:

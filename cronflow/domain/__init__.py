@@ -45,7 +45,7 @@ Lease            A right that expires unless it is renewed.
 Limit            How many runs execute at the same time, or start per period, for a name or a key that jobs share.
 Permit           The right of an attempt to run under a limit: an entry with its run and fence in the limit's document.
 Signal           A pub/sub message that wakes a role. It never carries the only copy of work.
-Spool            Outcomes on a node's disk while MongoDB is unavailable.
+Spool            Results on a node's disk while MongoDB is unavailable.
 System job       A job that runs a part of CronFlow; its name begins with `_sys:`.
 Sweep            The daily audit of all records against the invariants. A violated invariant is a finding.
 Clean-up         The daily deletion of data after its retention. A tombstone is what is left of a deleted job.

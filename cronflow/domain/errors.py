@@ -78,7 +78,7 @@ class BackendUnavailable(CronFlowError):
 
     def __init__(self, service: str, address: str, reason: str) -> None:
         self.service, self.address, self.reason = service, address, reason
-        super().__init__(f"{service} at {address} is not available: {reason}")
+        super().__init__(f"{service} at {address} is unavailable: {reason}")
 
 
 class AccessDenied(BackendUnavailable):

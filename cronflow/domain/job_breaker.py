@@ -45,7 +45,7 @@ class BreakerState:
         """Why a failing run is not retried while it is open."""
         assert self.opened_at is not None
         rate = f"{self.failed} of {self.attempts} attempts had failed by {absolute(self.opened_at)}"
-        return f"circuit breaker activated: {rate}"
+        return f"circuit breaker open: {rate}"
 
 
 def observe(

@@ -184,9 +184,9 @@ HANDLER_PROCESS_ENDS = _counter(
     "Handler processes of this node that ended without being asked to, and their attempts with them.",
     _NODE,
 )
-SPOOL_OUTCOMES = _gauge("cronflow_spool_outcomes", "Outcomes on this node's disk that wait for MongoDB.", _NODE)
-SPOOL_BYTES = _gauge("cronflow_spool_bytes", "The size of the spooled outcomes.", _NODE)
-SPOOL_AGE = _gauge("cronflow_spool_oldest_seconds", "The age of the oldest spooled outcome; 0 without any.", _NODE)
+SPOOL_OUTCOMES = _gauge("cronflow_spool_outcomes", "Results on this node's disk that wait for MongoDB.", _NODE)
+SPOOL_BYTES = _gauge("cronflow_spool_bytes", "The size of the spooled results.", _NODE)
+SPOOL_AGE = _gauge("cronflow_spool_oldest_seconds", "The age of the oldest spooled result; 0 if there is none.", _NODE)
 
 # -------------------------------------------------------------------------------------------------------------- runs
 

@@ -55,7 +55,7 @@ MEANING: Mapping[Flaw, str] = {
     Flaw.LIST_LEFT: "the queue of a dead node, which would never be deleted",
     Flaw.KEY_FOR_EVER: "a key without the TTL that it should have",
     Flaw.INDEX_MISSING: "a missing index",
-    Flaw.SPOOL_OLD: "outcomes on the node's disk for more than an hour, although MongoDB is available",
+    Flaw.SPOOL_OLD: "results on the node's disk for more than an hour, although MongoDB is available",
     Flaw.NOT_CHECKED: "more suspects than one sweep can check; the next sweep continues",
 }
 

@@ -118,7 +118,7 @@ class Elector:
     def tenure(self) -> Tenure | None:
         """The right to lead, or None. Ask again before every round of work."""
         if self._tenure is not None and self._clock.monotonic() >= self._valid_until:
-            self._stand_down("not renewed in time")
+            self._stand_down("lease not renewed in time")
         return self._tenure
 
     @property
@@ -202,7 +202,7 @@ class Elector:
         if answer is Renewal.ASKED:
             # Set first: releasing the key may fail, and is then retried before the next campaign.
             self._abstain_until = self._clock.monotonic() + ABSTAIN_S
-            await self._give_back("asked to step down")
+            await self._give_back("step-down requested")
             return
         if answer is Renewal.AGAIN:
             log.warning("redis had lost the leader's key", term=tenure.term)
@@ -248,14 +248,14 @@ class Elector:
         return node_name(holder) == node_name(self._node)
 
     async def _leave_to_others(self) -> None:
-        """MongoDB has been unreachable for too long, perhaps only from this node."""
+        """MongoDB has been unavailable for too long, perhaps only from this node."""
         self._others_first_until = self._clock.monotonic() + self._timings.abstain
         self._free_since = None
         try:
             await self._return_key()
         finally:
             # Last, so that this role reports the outage before others, which only stop asking, seem to end it.
-            self._stand_down("MongoDB is away")
+            self._stand_down("MongoDB is unavailable")
 
     # ------------------------------------------------------------------------------------------------- following
 

@@ -97,4 +97,4 @@ async def test_an_api_without_any_node_reports_the_missing_leader(
         with process(["cronflow", "api", "--port", str(free_port())], environment, tmp_path / "api.log"):
             async with asyncio.timeout(PATIENCE_S):
                 body = orjson.loads(await got.get())
-        assert (body["kind"], "the last one was gone, term 1" in body["text"]) == ("no_leader", True)
+        assert (body["kind"], "the last one was gone (term 1)" in body["text"]) == ("no_leader", True)

@@ -162,7 +162,7 @@ def test_a_node_is_shown_with_its_breakers_and_its_spool(cli: Cli, empty: Scene)
     asyncio.run(empty.backends.membership.report(report, 60.0))
     page = cli("nodes", "show", "n1").stdout
     assert "breakers   MongoDB open, shop:443 half-open" in page
-    assert "spool      12 outcomes, 3,400 bytes, waiting for MongoDB since 2026-11-21 11:55:00Z" in page
+    assert "spool      12 results, 3,400 bytes, waiting for MongoDB since 2026-11-21 11:55:00Z" in page
     shape = parsed(cli("nodes", "show", "n1", "-o", "json"))
     assert shape["breakers"] == {"MongoDB": "open", "shop:443": "half-open"}
     assert shape["spool"] == {"outcomes": 12, "bytes": 3400, "since": "2026-11-21T11:55:00Z"}

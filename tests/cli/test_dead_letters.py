@@ -236,7 +236,7 @@ def test_late_outcomes_are_shown_with_their_run(cli: Cli, scene: Scene) -> None:
     )
     asyncio.run(scene.backends.runs.keep_late([late]))
     shown = cli("runs", "show", SUCCEEDED, columns=140).stdout
-    assert "Late outcomes, rejected" in shown
+    assert "Late results, rejected" in shown
     [line] = [line for line in shown.splitlines() if "woke up" in line]
     assert line.split()[:2] == ["✗", "error"]
     assert str(FENCE - 1) in line
@@ -252,4 +252,4 @@ def test_late_outcomes_are_shown_with_their_run(cli: Cli, scene: Scene) -> None:
             "error": "woke up \x1b[31mlate",
         }
     ]
-    assert "Late outcomes, rejected" not in cli("runs", "show", FAILED).stdout
+    assert "Late results, rejected" not in cli("runs", "show", FAILED).stdout

@@ -33,7 +33,7 @@ from tests.cli.scene import Scene
     [
         (InvalidInput([Problem("a.b", "is wrong", "mend it"), Problem("c", "too")]), 2, "a.b: is wrong (mend it)"),
         (NotFound("job", "x"), 3, "cronflow jobs list"),
-        (BackendUnavailable("Redis", "r:6379", "refused"), 5, "Redis at r:6379 is not available: refused"),
+        (BackendUnavailable("Redis", "r:6379", "refused"), 5, "Redis at r:6379 is unavailable: refused"),
         (
             BackendUnavailable("MongoDB", "m:27017", "refused"),
             5,
@@ -121,7 +121,7 @@ def test_servers_that_are_away_exit_5_with_the_remedy(tmp_path: Path) -> None:
             CRONFLOW_MONGO_URL=f"mongodb://127.0.0.1:{port}",
         )
     assert result.returncode == 5, result.stderr
-    assert f"127.0.0.1:{port} is not available" in result.stderr
+    assert f"127.0.0.1:{port} is unavailable" in result.stderr
     assert "check both servers: cronflow doctor" in result.stderr
 
 

@@ -33,7 +33,7 @@ def happened(empty: Scene) -> Scene:
 def test_events_are_printed_as_sentences_the_oldest_first(cli: Cli) -> None:
     assert cli("cluster", "events", "--since", "1h").stdout.splitlines() == [
         "2026-11-21 11:30:00Z INFO  node-a is the leader, term 7  node-a",
-        "2026-11-21 11:40:00Z ERROR node-b was lost with 3 runs in flight  node-a",
+        "2026-11-21 11:40:00Z ERROR node-b was lost with 3 running jobs  node-a",
     ]
 
 

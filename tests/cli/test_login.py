@@ -319,7 +319,7 @@ def test_an_unreachable_api_is_reported_with_its_address_and_code_5(
     monkeypatch.setenv("CRONFLOW_API_KEY", "cfk.deploy.x")
     away = cli("jobs", "list")
     assert (away.exit_code, away.stdout) == (5, "")
-    assert "the API at http://127.0.0.1:1 is not available" in away.stderr
+    assert "the API at http://127.0.0.1:1 is unavailable" in away.stderr
     assert "via http://127.0.0.1:1" in away.stderr
     (tmp_path / "jobs.yaml").write_text("jobs: [{name: a}]")
     wrong = cli("jobs", "apply", "-f", "jobs.yaml")

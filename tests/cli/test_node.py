@@ -105,7 +105,7 @@ def test_a_node_that_cannot_reach_its_servers_at_startup_exits_5(cli: Cli, monke
     monkeypatch.setattr(node, "run_node", away)
     result = cli("node")
     assert result.exit_code == 5
-    assert "Redis at r:6379 is not available" in result.stderr
+    assert "Redis at r:6379 is unavailable" in result.stderr
 
 
 def test_the_api_gets_its_address(cli: Cli, started: list[tuple[Any, dict[str, Any]]]) -> None:

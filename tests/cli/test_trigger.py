@@ -159,7 +159,7 @@ def test_servers_that_fail_while_waiting_exit_5_after_the_id_is_printed(
     result = cli("jobs", "run", "rebuild-cache", "--wait")
     assert result.exit_code == 5
     assert "requested rebuild-cache@manual-" in result.stderr
-    assert "MongoDB at db:27017 is not available" in result.stderr
+    assert "MongoDB at db:27017 is unavailable" in result.stderr
     assert scene.opened == 1
 
 

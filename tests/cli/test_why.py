@@ -265,7 +265,7 @@ def test_a_refusal_is_no_failed_attempt_and_a_waiting_run_shows_its_reasons_in_l
 def test_a_fire_of_a_job_whose_breaker_is_open_is_not_retried_if_it_fails(cli: Cli) -> None:
     shown = cli("jobs", "why", "black-friday").stdout
     assert titles(shown) == ["✓ due", "↷ no retries", "… upcoming"]
-    assert "circuit breaker activated: 14 of 20 attempts had failed by 2026-11-21 11:55:00Z" in shown
+    assert "circuit breaker open: 14 of 20 attempts had failed by 2026-11-21 11:55:00Z" in shown
     assert "if it fails, it is not retried" in shown
 
 

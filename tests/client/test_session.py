@@ -208,6 +208,6 @@ async def test_an_unreachable_api_is_reported() -> None:
         raise httpx2.ReadError("gone", request=request)
 
     async with AuthenticatedClient(Login(url=URL, token="x"), transport=httpx2.MockTransport(refuse)) as one:
-        with pytest.raises(BackendUnavailable, match=f"the API at {URL} is not available: gone") as raised:
+        with pytest.raises(BackendUnavailable, match=f"the API at {URL} is unavailable: gone") as raised:
             await one.jobs.run("report")
     assert raised.value.__notes__ == [f"via {URL}"]

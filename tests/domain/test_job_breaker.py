@@ -81,7 +81,7 @@ def test_it_opens_when_more_than_the_threshold_of_a_full_window_failed(outcomes:
 def test_an_opened_breaker_says_since_when_how_many_and_when_it_may_close() -> None:
     state = after("+---")
     assert state == BreakerState(job="report", opened_at=T0, probe_at=T0 + 10 * MINUTE, failed=3, attempts=4)
-    assert state.reason == "circuit breaker activated: 3 of 4 attempts had failed by 2026-11-21 12:00:00Z"
+    assert state.reason == "circuit breaker open: 3 of 4 attempts had failed by 2026-11-21 12:00:00Z"
 
 
 @pytest.mark.parametrize(("threshold", "opens"), [(0.0, True), (0.24, True), (0.25, False), (0.9, False)])

@@ -17,7 +17,7 @@ from cronflow.domain.transitions import Transition
 from tests.contracts.builders import T0, a_job, a_run
 
 SECOND = timedelta(seconds=1)
-STOPPED = "circuit breaker activated: 4 of 5 attempts had failed"
+STOPPED = "circuit breaker open: 4 of 5 attempts had failed"
 REFUSED = AttemptResult(Outcome.ERROR, error_classes=("builtins.ConnectionRefusedError", "builtins.OSError"))
 NOT_FOUND = AttemptResult(Outcome.PERMANENT, error_classes=("http:404",))
 PERMANENT = AttemptResult(Outcome.PERMANENT)

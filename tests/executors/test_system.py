@@ -52,7 +52,7 @@ async def test_a_piece_runs_with_its_assignment_and_its_result_is_the_runs() -> 
 @pytest.mark.parametrize(
     ("piece", "timeout", "outcome", "error"),
     [
-        ("away", "20s", Outcome.ERROR, "MongoDB at db:27017 is not available: gone"),
+        ("away", "20s", Outcome.ERROR, "MongoDB at db:27017 is unavailable: gone"),
         ("broken", "20s", Outcome.ERROR, "KeyError: 'rev'"),
         ("endless", "20ms", Outcome.TIMEOUT, "timed out after 20ms"),
         ("unheard-of", "20s", Outcome.ERROR, "node node-1 has no system job unheard-of"),

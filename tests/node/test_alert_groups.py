@@ -182,7 +182,7 @@ async def test_a_run_that_waits_long_for_a_named_limit_is_reported_once() -> Non
         assert receiver.got == []
         await cluster.elapse(60)
         assert [(body["job"], body["limit"]) for body in receiver.got] == [("a", "database")]
-        assert receiver.got[0]["text"].startswith(f"{second} has waited for the limit database since ")
+        assert receiver.got[0]["text"].startswith(f"{second} has been waiting for the limit database since ")
 
 
 async def test_signs_of_life_are_sent_while_the_cluster_does_its_work() -> None:

@@ -77,8 +77,8 @@ async def test_dead_letters_are_reported_once_per_crossing_and_when_they_are_ove
         ]
         assert receiver.kinds == ["dead_letters"] * 4
         assert [body["text"] for body in receiver.got][1:3] == [
-            "4 dead letters are open, which is critical from 4 on; see `cronflow runs report`",
-            "1 dead letter is open, fewer than 2 again",
+            "4 dead letters are open (critical at 4); see `cronflow runs report`",
+            "1 dead letter is open, below 2 again",
         ]
 
 

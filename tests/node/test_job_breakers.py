@@ -82,12 +82,12 @@ async def test_a_job_whose_attempts_fail_opens_its_breaker_and_is_not_retried() 
                 True,
                 1,
             )
-            assert (run.reason or "").startswith("circuit breaker activated: 4 of 4 attempts had failed by")
+            assert (run.reason or "").startswith("circuit breaker open: 4 of 4 attempts had failed by")
         assert [event.text for event in events(cluster, JobBreakerOpened)] == [
-            "circuit breaker activated for shop: 4 of its last 4 attempts failed"
+            "the circuit breaker of shop opened: 4 of its last 4 attempts failed"
         ]
         for failed in events(cluster, RunsFailed):
-            assert "no (circuit breaker activated: 4 of 4" in failed.text
+            assert "no (circuit breaker open: 4 of 4" in failed.text
         assert together(cluster, "cronflow_retries_stopped_total") == {(): 2}
 
 
@@ -101,7 +101,7 @@ async def test_retries_that_were_waiting_when_the_breaker_opened_do_not_begin() 
         assert set(waiting).isdisjoint(cluster.executor.runs_started)
         for run in await cluster.service.backends.runs.get(waiting):
             assert (run.state, run.error, run.is_dead) == (RunState.FAILED, "no", True)
-            assert (run.reason or "").startswith("circuit breaker activated")
+            assert (run.reason or "").startswith("circuit breaker open")
 
 
 async def test_new_fires_still_run_and_the_first_that_succeeds_after_the_cooldown_closes_the_breaker() -> None:
@@ -146,7 +146,7 @@ async def test_an_open_breaker_stays_open_when_the_leader_is_killed_and_redis_is
         assert len(cluster.leaders) == 1
         later = ended(cluster)[count:]
         assert later
-        assert all((run.reason or "").startswith("circuit breaker activated") for run in later)
+        assert all((run.reason or "").startswith("circuit breaker open") for run in later)
 
 
 async def test_closed_by_hand_it_is_retried_again_with_an_audit_entry_and_an_event() -> None:

@@ -17,7 +17,7 @@ async def test_a_new_cluster_has_no_leader_until_enough_nodes_are_up() -> None:
         cluster.start("n1")
         await cluster.elapse(120)
         assert cluster.leaders == []
-        waiting = ["the cluster waits for its first leader until 2 nodes are up; now 1"]
+        waiting = ["the cluster is waiting for 2 nodes before it elects a leader (1 up)"]
         assert await reported(cluster, ClusterIncomplete) == waiting
         cluster.start("n2")
         await cluster.elapse(20)

@@ -17,7 +17,7 @@ from tests.processes.conftest import process_cluster
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.chaos
-ACTIVATED = "circuit breaker activated"
+OPEN = "circuit breaker open"
 
 
 async def test_an_open_breaker_outlives_its_leader_and_redis_and_closes_when_a_run_succeeds_again(
@@ -44,7 +44,7 @@ async def test_an_open_breaker_outlives_its_leader_and_redis_and_closes_when_a_r
             return [
                 run
                 for run in await cluster.runs()
-                if run.id > latest and len(run.attempts) == 1 and (run.reason or "").startswith(ACTIVATED)
+                if run.id > latest and len(run.attempts) == 1 and (run.reason or "").startswith(OPEN)
             ]
 
         leader = await cluster.up("a", "b", "c")

@@ -24,7 +24,7 @@ Exit codes of every command:
 | {USAGE} | the command, a file or a setting is invalid |
 | {NOT_FOUND} | not found |
 | {RUN_FAILED} | the awaited run did not succeed |
-| {UNREACHABLE} | Redis, MongoDB or the API is unreachable |
+| {UNREACHABLE} | Redis, MongoDB or the API is unavailable |
 | 130 | Ctrl-C |
 """
 

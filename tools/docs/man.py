@@ -22,7 +22,7 @@ EXIT_CODES = {
     USAGE: "The command, a file or a setting is invalid.",
     NOT_FOUND: "Not found.",
     RUN_FAILED: "The awaited run did not succeed.",
-    UNREACHABLE: "Redis, MongoDB or the API is unreachable.",
+    UNREACHABLE: "Redis, MongoDB or the API is unavailable.",
     130: "Interrupted by Ctrl-C.",
 }
 FILES = {

@@ -448,7 +448,7 @@ async def show_run(
     id: RunId,  # noqa: A002  the public name
     whole: Annotated[bool, Query(description="Include a large result that is stored separately.")] = False,
 ) -> RunDetailSchema:
-    """A run: when and where it ran, its result or error, every attempt, and late outcomes."""
+    """A run: when and where it ran, its result or error, every attempt, and late results."""
     run = await service.runs.get(id)
     shown = await service.runs.whole(run) if whole else run
     return run_detail_schema(shown, await service.runs.late(id), await service.runs.part_counts(run))

@@ -178,7 +178,7 @@ def _spool(spool: SpoolSchema) -> str | None:
     if not spool["outcomes"]:
         return None
     since = "" if spool["since"] is None else f" since {times.absolute(spool['since'])}"
-    return f"{formatting.plural(spool['outcomes'], 'outcome')}, {spool['bytes']:,} bytes, waiting for MongoDB{since}"
+    return f"{formatting.plural(spool['outcomes'], 'result')}, {spool['bytes']:,} bytes, waiting for MongoDB{since}"
 
 
 def _since(instant: str, now: datetime) -> str:

@@ -109,7 +109,7 @@ def run_page(run: RunDetailSchema, now: datetime, neighbours: Sequence[RunSchema
         chain_table(in_order(neighbours), now, marked=run["id"])
     if run["late"]:
         out.print()
-        out.print(Text("Late outcomes, rejected because a newer attempt has a higher fence", style="bold"))
+        out.print(Text("Late results, rejected because a newer attempt has a higher fence", style="bold"))
         _late(run, now)
     out.print()
     hints = []

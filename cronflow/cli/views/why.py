@@ -209,7 +209,7 @@ def _run_step(link: LinkSchema, now: datetime) -> Step | None:
             return WAITS, "waits", [text, *blocked, *_nodes(waiting["nodes"], waiting["more"])]
         case "no_retries":
             rate = f"{link['failed']} of {link['attempts']} attempts had failed by {times.absolute(link['since'])}"
-            lines = [f"circuit breaker activated: {rate}", "if it fails, it is not retried"]
+            lines = [f"circuit breaker open: {rate}", "if it fails, it is not retried"]
             return PASSED, "no retries", lines
         case "ended":
             return _ended(link)

@@ -33,7 +33,7 @@ class LeaderSteppedDown(Event):
 class StepdownRequested(Event):
     leader: str
     by: str
-    message = "{leader} was asked to step down"
+    message = "a step-down of {leader} was requested"
 
 
 @event
@@ -44,7 +44,7 @@ class MaintenanceStarted(Event):
     note: str = ""
     until: str = ""
     severity = Severity.WARN
-    message = "maintenance began: nothing new starts"
+    message = "maintenance started: no new runs start"
 
 
 @event
@@ -61,7 +61,7 @@ class RecoveryWaiting(Event):
     jobs: int
     cause: str
     severity = Severity.WARN
-    message = "{runs:missed run|missed runs} of {jobs:job|jobs} wait for approval ({cause})"
+    message = "{runs:missed run|missed runs} of {jobs:job|jobs} {runs:=is|are} waiting for approval ({cause})"
 
 
 @event
@@ -84,7 +84,7 @@ class RecoverySkipped(Event):
     only: str = ""
     note: str = ""
     severity = Severity.WARN
-    message = "{runs:missed run|missed runs} {runs:=is|are} skipped"
+    message = "{runs:missed run|missed runs} will be skipped"
 
 
 @event
@@ -92,12 +92,12 @@ class RecoveryWithdrawn(Event):
     """Fewer missed runs are left than need an approval, so they start."""
 
     runs: int
-    message = "{runs:missed run|missed runs} {runs:=needs|need} no approval any more"
+    message = "{runs:missed run|missed runs} no longer {runs:=needs|need} approval"
 
 
 @event
 class RecoveryEnded(Event):
-    """No missed run is held any more. `runs` and `jobs` were counted at its beginning."""
+    """No more missed runs are held. `runs` and `jobs` were counted at its beginning."""
 
     runs: int
     jobs: int
@@ -110,7 +110,7 @@ class CursorsCorrected(Event):
 
     jobs: int
     zones: str
-    message = "the next fires of {jobs:job|jobs} moved, because the time zone data have changed"
+    message = "the next fires of {jobs:job|jobs} moved because the time zone data changed"
 
 
 @event
@@ -137,7 +137,7 @@ class NodeLost(Event):
     node: str
     in_flight: int
     severity = Severity.ERROR
-    message = "{node} was lost with {in_flight:run|runs} in flight"
+    message = "{node} was lost with {in_flight:running job|running jobs}"
 
 
 @event
@@ -174,7 +174,7 @@ class DrainDeadlinePassed(Event):
     node: str
     runs: int
     severity = Severity.WARN
-    message = "{node} handed on {runs:run|runs} at the deadline of its drain"
+    message = "{runs:run|runs} of {node} {runs:=was|were} reassigned at its drain deadline"
 
 
 @event
@@ -190,7 +190,7 @@ class ClusterIncomplete(Event):
     nodes: int
     minimum: int
     severity = Severity.WARN
-    message = "the cluster waits for its first leader until {minimum} nodes are up; now {nodes}"
+    message = "the cluster is waiting for {minimum} nodes before it elects a leader ({nodes} up)"
 
 
 @event

@@ -42,7 +42,7 @@ class FiresSkipped(Event):
     reason: str
     by: str
     severity = Severity.WARN
-    message = "{fires} of {job} skipped: the job was {reason} before a run was planned"
+    message = "{job} was {reason} before its next run was planned; skipped {fires}"
 
 
 @event
@@ -87,7 +87,7 @@ class JobBreakerOpened(Event):
     failed: int
     attempts: int
     severity = Severity.ERROR
-    message = "circuit breaker activated for {job}: {failed} of its last {attempts:attempt|attempts} failed"
+    message = "the circuit breaker of {job} opened: {failed} of its last {attempts:attempt|attempts} failed"
 
 
 @event
@@ -153,7 +153,7 @@ class PermitsRecovered(Event):
     permits: int
     run: str
     severity = Severity.WARN
-    message = "{permits:permit|permits} of ended attempts recovered, for example of {run}"
+    message = "{permits:permit|permits} of ended attempts {permits:=was|were} recovered ({permits:=|for example }{run})"
 
 
 @event
@@ -179,7 +179,7 @@ class BackfillEnded(Event):
     backfill: str
     runs: int
     others: int
-    message = "backfill {backfill} ended: {runs:run|runs}, {others} without success"
+    message = "backfill {backfill} ended: {runs:run|runs}, {others} did not succeed"
 
 
 @event
@@ -190,7 +190,7 @@ class RunHeldBack(Event):
     job: str
     reason: str
     severity = Severity.WARN
-    message = "{run} was held back: {reason}"
+    message = "{run} was skipped: {reason}"
 
 
 @event
@@ -202,7 +202,7 @@ class AlertGaveUp(Event):
     attempts: int
     error: str
     severity = Severity.ERROR
-    message = "alert {alert} gave up on {subject} after {attempts:attempt|attempts} to send it: {error}"
+    message = "alert {alert} could not notify about {subject} after {attempts:attempt|attempts}: {error}"
 
 
 @event

@@ -10,13 +10,13 @@ MOVES_IN_TEXT = 3
 
 @event
 class FenceRejected(Event):
-    """An outcome came from an attempt that another one had replaced; it was stored as a late result."""
+    """A result came from an attempt that another one had replaced; it was stored as a late result."""
 
     run: str
     fence: int
     outcome: str
     severity = Severity.WARN
-    message = "a late outcome of {run} was rejected ({outcome}, fence {fence})"
+    message = "a late result of {run} was rejected ({outcome}, fence {fence})"
 
 
 @event
@@ -51,7 +51,9 @@ class RunsUnplaced(Event):
     run: str
     reason: str
     severity = Severity.WARN
-    message = "{count:run has|runs have} no node that can run {count:=it|them} ({count:=|for example }{run}): {reason}"
+    message = (
+        "{count:run waits|runs wait} for a node that can run {count:=it|them} ({count:=|for example }{run}): {reason}"
+    )
 
 
 @event
@@ -148,7 +150,7 @@ class RunSummedUp(Event):
     state: str
     parts: int
     others: int
-    message = "{run} {state}: {parts:part|parts}, {others} without success"
+    message = "{run} {state}: {parts:part|parts}, {others} did not succeed"
 
 
 @event

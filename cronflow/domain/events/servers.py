@@ -10,14 +10,14 @@ class ServiceLost(Event):
     service: str
     reason: str
     severity = Severity.ERROR
-    message = "{service} is unreachable: {reason}"
+    message = "{service} is unavailable: {reason}"
 
 
 @event
 class ServiceRecovered(Event):
     service: str
     away_s: float
-    message = "{service} is reachable again after {away_s:g} s"
+    message = "{service} is available again after {away_s:g} s"
 
 
 @event
@@ -44,7 +44,7 @@ class RedisStateRestored(Event):
 
     term: int
     severity = Severity.WARN
-    message = "Redis had lost its data, and the leader restored it, term {term}"
+    message = "Redis lost its data, and the leader restored it (term {term})"
 
 
 @event
@@ -65,14 +65,14 @@ class ClockInSync(Event):
 
 @event
 class SpoolStarted(Event):
-    """A node writes outcomes to its local disk, because MongoDB is unreachable."""
+    """A node stores results on its local disk, because MongoDB is unavailable."""
 
     node: str
     severity = Severity.WARN
-    message = "{node} writes outcomes to its disk"
+    message = "{node} stores results on its disk while MongoDB is unavailable"
 
 
 @event
 class SpoolDrained(Event):
     node: str
-    message = "{node} wrote all outcomes from its disk to MongoDB"
+    message = "{node} wrote all results from its disk to MongoDB"

@@ -48,7 +48,7 @@ WORDS: Mapping[str, str] = {
     AlertKind.RECOVERED: "{job} recovered",
     AlertKind.LATE: "{job} is late",
     AlertKind.NO_LEADER: "The cluster has no leader",
-    AlertKind.RUNNING_LONG: "{job} runs unusually long",
+    AlertKind.RUNNING_LONG: "{job} is taking longer than usual",
     AlertKind.RETRIES: "{job} needs many retries",
     AlertKind.DEAD_LETTERS: "Dead letters: {level}",
     AlertKind.RETRY_RATE: "Retries: {level}",

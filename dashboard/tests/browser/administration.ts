@@ -31,10 +31,10 @@ export class Administration {
   readonly sent: [string, Record<string, unknown>][] = [];
 
   constructor(private readonly world: World) {
-    world.event('node_lost', 'error', 'us-west-1 was lost with 3 runs in flight', 7300e3, { node: 'us-west-1', in_flight: 3 });
+    world.event('node_lost', 'error', 'us-west-1 was lost with 3 running jobs', 7300e3, { node: 'us-west-1', in_flight: 3 });
     world.event('node_joined', 'info', 'us-west-1 joined with 16 slots', 7200e3, { node: 'us-west-1', version: '0.12.0', slots: 16 });
     world.event('leader_elected', 'info', 'us-west-1 is the leader, term 40', 7100e3, { node: 'us-west-1', term: 40 });
-    world.event('node_lost', 'error', 'us-south-9 was lost with 1 run in flight', 86_400e3, { node: 'us-south-9', in_flight: 1 });
+    world.event('node_lost', 'error', 'us-south-9 was lost with 1 running job', 86_400e3, { node: 'us-south-9', in_flight: 1 });
   }
 
   /** Null: not one of these routes. */

@@ -40,7 +40,7 @@ function marks(world: World, since: number, until: number): Schemas['ClusterMark
   const all: Schemas['ClusterMarkSchema'][] = [
     { at: iso(now - 190e3), kind: 'leader', words: 'us-east-2 is the leader, term 41', node: 'us-east-2' },
     { at: iso(now - 120e3), kind: 'deployment', words: 'ap-south-1 started with CronFlow 0.14.0, before it ran 0.13.2', node: 'ap-south-1' },
-    { at: iso(now - 60e3), kind: 'node_lost', words: 'us-west-1 was lost with 3 runs in flight', node: 'us-west-1' },
+    { at: iso(now - 60e3), kind: 'node_lost', words: 'us-west-1 was lost with 3 running jobs', node: 'us-west-1' },
   ];
   return all.filter((mark) => Date.parse(mark.at) >= since && Date.parse(mark.at) <= until);
 }

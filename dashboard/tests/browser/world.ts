@@ -133,7 +133,7 @@ export class World {
     this.event('job_changed', 'info', 'recompute-prices was changed', 150e3, { job: 'recompute-prices' });
     this.event('runs_failed', 'error', '3 runs of invoice-reminders failed (for example invoice-reminders@20261121T080000Z: ConnectionError: connection refused)', 96e3, { count: 3 });
     this.event('node_draining', 'warn', 'us-west-1 is draining', 61e3);
-    this.event('fence_rejected', 'warn', 'a late outcome of fraud-scores@20261121T145800Z was rejected (ok, fence 1795272000123456)', 33e3);
+    this.event('fence_rejected', 'warn', 'a late result of fraud-scores@20261121T145800Z was rejected (ok, fence 1795272000123456)', 33e3);
   }
 
   event(kind: string, severity: ClusterEvent['severity'], text: string, before = 0, fields: Record<string, unknown> = {}): ClusterEvent {
