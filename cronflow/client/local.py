@@ -397,7 +397,7 @@ class LocalRuns(Resource):
         done = await self._service.runs.acknowledge([id], by=self._by, note=note)
         run = await self._service.runs.get(id)
         if not done and run.resolution is None:
-            raise Conflict(f"run {id} is {run.state.value}: only what failed or was lost can be acknowledged")
+            raise Conflict(f"run {id} has state {run.state.value}; only failed or lost runs can be acknowledged")
         return run_schema(run)
 
     async def report(self, since: datetime, job: str | None = None, *, limit: int = 100) -> ReportSchema:

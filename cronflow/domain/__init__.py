@@ -48,7 +48,7 @@ Signal           A pub/sub message that wakes a role. It never carries the only 
 Spool            Results on a node's disk while MongoDB is unavailable.
 System job       A job that runs a part of CronFlow; its name begins with `_sys:`.
 Sweep            The daily audit of all records against the invariants. A violated invariant is a finding.
-Clean-up         The daily deletion of data after its retention. A tombstone is what is left of a deleted job.
+Clean-up         The daily deletion of data after its retention period. A tombstone is what is left of a deleted job.
 Event            Something that happened, named in the past tense.
 User             A person who logs in with a password. A login begins a session.
 API key          The credential of a script.

@@ -20,6 +20,13 @@ from cronflow.domain.run import Kind, Run, RunState, original_id, replay_number
 from cronflow.domain.shadow import SHADOWED
 from cronflow.domain.version import version_of
 
+_ENDED_AS = {
+    RunState.SUCCEEDED: "succeeded",
+    RunState.FAILED: "failed",
+    RunState.CANCELLED: "was cancelled",
+    RunState.SKIPPED: "was skipped",
+    RunState.LOST: "was lost",
+}
 AT_ONCE = datetime.min.replace(tzinfo=UTC)
 
 
@@ -191,7 +198,7 @@ def _held_back(
     upstream = {one.job: one for one in record.job.after}
     for end in unmet:
         wanted = "fails" if upstream[end.job].on == "failed" else "succeeds"
-        return f"{end.run} is {end.state}, and {record.name} follows {end.job} only when it {wanted}"
+        return f"{end.run} {_ENDED_AS[end.state]}, but {record.name} only follows {end.job} when it {wanted}"
     if missing:
         end = ends[0]
         within = upstream[end.job].within if end.job in upstream else None

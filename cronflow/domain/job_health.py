@@ -25,7 +25,7 @@ STUCK_AFTER = timedelta(seconds=10)
 LATEST_RUNS = 10
 """The ended runs of a job that are looked at."""
 NO_LEADER = "the cluster has no leader"
-NOT_PLANNED = "the leader has not planned it yet"
+NOT_PLANNED = "the leader has not planned the run yet"
 
 
 class JobHealth(StrEnum):
@@ -114,7 +114,7 @@ def long_run(run: Run, usual: str) -> JobCondition | None:
     """A running run that takes longer than usual; `usual` is such as `45 s`."""
     if run.state is not RunState.RUNNING or run.started_at is None:
         return None
-    reason = f"runs longer than usual: 95 % of its recent runs took at most {usual}"
+    reason = f"the run is taking longer than usual: 95 % of recent runs took at most {usual}"
     return JobCondition(job=run.job, health=JobHealth.STUCK, since=run.started_at, reason=reason, run=run.id)
 
 

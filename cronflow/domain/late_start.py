@@ -134,11 +134,13 @@ def _before_plan(run: Run, facts: LateFacts, due: datetime) -> Iterator[LatePart
 def _unplanned(elections: Sequence[RecordedEvent], since: datetime, until: datetime, planned: datetime) -> LatePart:
     leader = next((one.event for one in reversed(elections) if one.at <= since), None)
     if not isinstance(leader, LeaderElected):
-        return LatePart(Delay.PLANNING, since, until, "Not planned; the leader of that time is not recorded", False)
-    led = f"{leader.node} led (term {leader.term})"
+        return LatePart(Delay.PLANNING, since, until, "Not planned; the leader at that time is not recorded", False)
+    led = f"{leader.node} was the leader (term {leader.term})"
     if until == planned and until - since <= ONE_ROUND:
-        return LatePart(Delay.PLANNING, since, until, f"{led} and planned it")
-    return LatePart(Delay.PLANNING, since, until, f"{led} but had not planned it; the reason is not recorded", False)
+        return LatePart(Delay.PLANNING, since, until, f"{led} and planned the run")
+    return LatePart(
+        Delay.PLANNING, since, until, f"{led} but had not planned the run; the reason is not recorded", False
+    )
 
 
 def _without_leader(events: Sequence[RecordedEvent], due: datetime, planned: datetime) -> Iterator[LatePart]:
@@ -171,7 +173,7 @@ def _gap(
         return LatePart(Delay.NO_LEADER, renewed, at, words)
     if before is None:
         return LatePart(Delay.NO_LEADER, due, at, f"No leader is recorded before {now}")
-    words = f"No leader planned it until {now}; when {before.node} stopped leading is not recorded"
+    words = f"No leader planned the run until {now}; when {before.node} stopped leading is not recorded"
     return LatePart(Delay.NO_LEADER, due, at, words, recorded=False)
 
 
@@ -197,28 +199,28 @@ def _before_node(run: Run, first: Attempt | datetime | None, until: datetime) ->
         if attempt.started_at is not None:
             break
         why = attempt.error or attempt.outcome.value
-        words = f"Given to {node_name(attempt.node)}, which did not start it: {why}"
+        words = f"Dispatched to {node_name(attempt.node)}, which did not start the run: {why}"
         yield LatePart(Delay.EARLIER_NODE, run.created_at, attempt.ended_at, words)
     dispatched = _dispatched(run, first)
     if first is None and (run.node is None or dispatched is None):
         # It waits for its first dispatch.
         waiting = run.waiting
         if waiting is not None:
-            yield LatePart(Delay.PLACEMENT, run.created_at, waiting.since, "In the queue of the leader")
+            yield LatePart(Delay.PLACEMENT, run.created_at, waiting.since, "In the leader's queue")
             yield LatePart(Delay.WAITING, waiting.since, until, str(waiting), run=waiting.blocked_by)
         else:
-            yield LatePart(Delay.PLACEMENT, run.created_at, until, "In the queue of the leader")
+            yield LatePart(Delay.PLACEMENT, run.created_at, until, "In the leader's queue")
     elif dispatched is not None:
         if run.waited is not None and run.waited.since < dispatched:
-            yield LatePart(Delay.PLACEMENT, run.created_at, run.waited.since, "In the queue of the leader")
+            yield LatePart(Delay.PLACEMENT, run.created_at, run.waited.since, "In the leader's queue")
             yield LatePart(Delay.WAITING, run.waited.since, dispatched, _reason(run), run=run.waited.blocked_by)
         elif run.redispatches and not any(attempt.started_at is None for attempt in run.attempts):
             words = f"Dispatched {run.redispatches + 1} times; the earlier nodes are not recorded"
             yield LatePart(Delay.EARLIER_NODE, run.created_at, dispatched, words, recorded=False)
         elif dispatched - run.created_at <= ONE_ROUND:
-            yield LatePart(Delay.PLACEMENT, run.created_at, dispatched, "In the queue of the leader")
+            yield LatePart(Delay.PLACEMENT, run.created_at, dispatched, "In the leader's queue")
         else:
-            words = "In the queue of the leader; the reason is not recorded"
+            words = "In the leader's queue; the reason is not recorded"
             yield LatePart(Delay.PLACEMENT, run.created_at, dispatched, words, recorded=False)
 
 
@@ -230,7 +232,7 @@ def _dispatched(run: Run, first: Attempt | datetime | None) -> datetime | None:
 
 def _reason(run: Run) -> str:
     """Only the last reason of a wait is kept."""
-    return "" if run.waited is None else f"{run.waited} (the last reason that was recorded)"
+    return "" if run.waited is None else f"{run.waited} (the last recorded reason)"
 
 
 # --------------------------------------------------------------------------------------------------------- on its node
@@ -245,15 +247,19 @@ def _on_node(run: Run, facts: LateFacts, first: Attempt | datetime, until: datet
         words = f"The job's lock was held by {holder}"
         yield LatePart(Delay.LOCK, run.created_at, min(ended, taken), words, run=holder)
     if times is None:
-        more = "details are recorded when the attempt ends" if isinstance(first, datetime) else "not recorded in detail"
-        yield LatePart(Delay.NODE, run.created_at, until, f"Sent to {node} and started there; {more}", recorded=False)
+        more = (
+            "details are recorded when the attempt ends" if isinstance(first, datetime) else "no details were recorded"
+        )
+        yield LatePart(
+            Delay.NODE, run.created_at, until, f"Dispatched to {node} and started there; {more}", recorded=False
+        )
         return
     if _dispatched(run, first) is None:
-        words = f"Placed, sent to {node} and taken; the times of the first dispatch are not recorded"
+        words = f"Dispatched to {node} and claimed; the times of the first dispatch are not recorded"
         yield LatePart(Delay.SENT, run.created_at, taken, words, recorded=False)
     else:
-        yield LatePart(Delay.SENT, run.created_at, taken, f"Sent to {node}, until it took the run from its list")
-    yield LatePart(Delay.SLOT, taken, times.slot_at, f"All slots of {node} were occupied by runs ahead of it")
+        yield LatePart(Delay.SENT, run.created_at, taken, f"Dispatched; waiting for {node} to claim the run")
+    yield LatePart(Delay.SLOT, taken, times.slot_at, f"All slots of {node} were in use by other runs")
     yield LatePart(Delay.LOOP, times.slot_at, times.began_at, f"The event loop of {node} was busy")
-    what = "Waiting for the permits of its limits" if facts.limited else "Last checks, and the record of the start"
+    what = "Waiting for permits of the job's limits" if facts.limited else "Final checks and recording the start"
     yield LatePart(Delay.START, times.began_at, until, what)

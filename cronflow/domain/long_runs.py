@@ -30,7 +30,7 @@ class UsualDuration:
         return max(self.p95 * TIMES, self.p95 + AT_LEAST_LONGER)
 
     def __str__(self) -> str:
-        return f"95 % of its last {self.runs} successful runs took at most {seconds(self.p95)}"
+        return f"95 % of the last {self.runs} successful runs took at most {seconds(self.p95)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ def _deployed(before: NodeJoined | None, start: NodeJoined) -> str | None:
     if before is None:
         return None
     if before.version != start.version:
-        return f"{start.node} started with CronFlow {start.version}, before it ran {before.version}"
+        return f"{start.node} went from CronFlow {before.version} to {start.version}"
     if before.code and start.code and before.code != start.code:
-        return f"{start.node} started with other modules than before"
+        return f"{start.node} started with different modules"
     return None

@@ -86,7 +86,7 @@ def _version(successes: Sequence[Run], failed: Sequence[Run]) -> Iterator[OnsetM
         return
     newest, oldest = max(run.job_ver for run in successes), min(run.job_ver for run in failed)
     if oldest > newest:
-        words = f"All {len(failed)} failures ran version {oldest} or later, all {len(successes)} successes before "
+        words = f"All {len(failed)} failures ran version {oldest} or later; all {len(successes)} earlier successes "
         yield OnsetMatch(MatchKind.VERSION, f"{words}ran version {newest} or earlier", failed[0].created_at)
 
 
@@ -95,7 +95,7 @@ def _node(runs: Sequence[Run], failed: Sequence[Run]) -> Iterator[OnsetMatch]:
     good = [node_name(run.node) for run in runs if run.state is RunState.SUCCEEDED and run.node is not None]
     if len(bad) == 1 and good and not bad & set(good):
         (node,) = bad
-        words = f"All {len(failed)} failures ran on {node}, none of {len(good)} successes did"
+        words = f"All {len(failed)} failures ran on {node}; none of the {len(good)} successes did"
         yield OnsetMatch(MatchKind.NODE, words)
 
 

@@ -31,7 +31,7 @@ MONGO_AWAY_LIMIT_S = 10.0
 OTHERS_KEPT = 8
 OLDEST_EVERY = 8
 NO_FREE_SLOT = "no free slot"
-NO_ROOM = "no node has room for it now"
+NO_ROOM = "no node has room for this job now"
 BUSY = frozenset({NO_FREE_SLOT, NO_ROOM})
 """The reasons of waits that end when other runs do."""
 
@@ -101,7 +101,7 @@ class NoNode:
             return NO_FREE_SLOT
         if self.lacking:
             return f"no node has {self.lacking}; start one whose --app has it"
-        return NO_ROOM if self.busy else "no node can take it"
+        return NO_ROOM if self.busy else "no node can run this job"
 
     def __str__(self) -> str:
         if not self.reasons:
@@ -124,7 +124,7 @@ def unable(member: Member, needs: Needs) -> str | None:
             have = f"no label {key}" if found is None else f"label {key}={found}"
             return f"{have} (needs {key}={value})"
     if (needs.newer and not report.knows_newer_keys) or (needs.since_0_12 and not report.knows_keys_of_0_12):
-        return f"does not support the keys of this job (it runs {report.version or 'an older version'}); upgrade it"
+        return f"does not support all keys of this job (runs {report.version or 'an older version'}); upgrade it"
     # A node of 0.6 announces nothing; it declines what it cannot run.
     return None if report.capabilities is None else report.capabilities.obstacle(needs)
 
@@ -141,7 +141,7 @@ def ineligible(member: Member, needs: Needs, stale_after: timedelta = STALE_AFTE
     if report.lag_s > LAG_LIMIT_S:
         return f"event loop blocked for {report.lag_s:.0f} s"
     if report.mongo_away_s > MONGO_AWAY_LIMIT_S:
-        return f"has not reached MongoDB for {report.mongo_away_s:.0f} s"
+        return f"MongoDB unavailable for {report.mongo_away_s:.0f} s"
     if report.memory >= MEMORY_LIMIT:
         return f"memory at {report.memory:.0%}"
     return None

@@ -175,7 +175,7 @@ class PlacementRules:
             found = member.report.labels.get(key)
             have = f"no label {key}" if found is None else f"label {key}={found}"
             return f"{have} (prefers {key}={value})"
-        return "runs this job already (spread)" if standing[1] > chosen[1] else "had the last run (spread)"
+        return "already runs this job (spread)" if standing[1] > chosen[1] else "ran this job last (spread)"
 
 
 def has_rules(job: Job) -> bool:

@@ -180,13 +180,13 @@ def _overlapping(job: Job, fire: datetime, now: datetime, open_since: Collection
     """Decide a fire while runs are open that it may not overlap. Without `open_since` they belong to a backfill."""
     assert job.schedule is not None
     if job.overlap is Overlap.REPLACE:
-        return Wait("the run that it replaces has not ended yet", blocked=True, replaces=True)
+        return Wait("the run it replaces has not ended yet", blocked=True, replaces=True)
     if not open_since:
-        return Wait("a run of a backfill of this job is open", blocked=True)
+        return Wait("a backfill run of this job is open", blocked=True)
     if job.overlap is Overlap.QUEUE:
         return Wait("another run of this job is open", blocked=True)
     if all(since > fire for since in open_since):
-        return Wait("the run of an earlier fire, planned late, is open", blocked=True)
+        return Wait("a run for an earlier fire, which was planned late, is open", blocked=True)
     if now - fire <= job.misfire.late_after:
         return SkipFire(fire, next_after(job.schedule, fire), "overlap")
     return _skip_until(job.schedule, fire, now, "overlap")

@@ -95,7 +95,7 @@ def _reconcile_running(run: Run, holder: Holder, delivery: Delivery, timeout: ti
             Transition.FAIL,
             RunState.FAILED,
             Outcome.TIMEOUT,
-            "its worker did not end it at its timeout",
+            "its worker did not stop the run at its timeout",
             _lost(run, now),
         )
     if holder is Holder.HAS_IT and run.vetoes < 1:
@@ -238,4 +238,4 @@ def _poisoned(run: Run, lost: Attempt | None) -> End | None:
     count = sum(attempt.outcome is Outcome.LOST for attempt in run.attempts) + (lost is not None)
     if count < POISON_LIMIT:
         return None
-    return End(Transition.FAIL, RunState.FAILED, Outcome.POISON, f"{count} attempts took their node with them", lost)
+    return End(Transition.FAIL, RunState.FAILED, Outcome.POISON, f"{count} attempts lost their node", lost)

@@ -49,7 +49,7 @@ def past_deadline(until: datetime | None, begins: datetime) -> str | None:
     """Why no retry may begin at this time, or None."""
     if until is None or begins <= until:
         return None
-    return f"deadline for retries: none begins after {absolute(until)}"
+    return f"retry deadline: no retry starts after {absolute(until)}"
 
 
 def failed_attempt(run: Run) -> Attempt | None:

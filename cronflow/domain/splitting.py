@@ -222,7 +222,7 @@ def replayed(parent: Run, states: Mapping[str, RunState]) -> Split | None:
 def node_missing(
     run: Run, named: Sequence[Member], needs: Needs, lost: Attempt | None, now: datetime
 ) -> Waiting | End | None:
-    """Whether a part of a broadcast waits for its node, which is gone or cannot run it any more, or ends because that
+    """Whether a part of a broadcast waits for its node, which is gone or can no longer run it, or ends because that
     has lasted for too long. `named` are the members of that name.
     """
     reasons = [unable(member, needs) for member in named]
@@ -230,7 +230,7 @@ def node_missing(
         return None
     reason = f"node {run.only_node} has no heartbeat"
     if reasons:
-        reason = f"node {run.only_node} cannot run it any more: {reasons[0]}"
+        reason = f"node {run.only_node} can no longer run this job: {reasons[0]}"
     since = run.waiting.since if run.waiting is not None and run.waiting.reason == reason else now
     if now - since <= GONE_FOR:
         return Waiting(fire=run.fire_at, since=since, reason=reason)

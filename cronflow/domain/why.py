@@ -352,7 +352,7 @@ def _not_due(known: Known, instant: datetime) -> NotDue:
     elif is_dynamic(schedule):
         reason = "the next run is due after the last one has ended"
     else:
-        reason = "not an instant of the schedule"
+        reason = "the schedule has no fire at this time"
     return NotDue(instant, reason, version.ver, None if schedule is None else describe(schedule), before, after)
 
 
@@ -360,7 +360,7 @@ def _undecided(known: Known, version: Version, instant: datetime) -> Iterator[Li
     record = known.record
     if record.next_fire is None or instant < record.next_fire:
         if instant <= known.now:
-            yield Unrecorded("its run was deleted after its retention, or lost")
+            yield Unrecorded("the run was deleted after the retention period, or was lost")
         return
     if version.held is not None:
         pause = record.pause if version.held == "paused" else None
@@ -381,7 +381,7 @@ def _unplanned(known: Known, cursor: datetime) -> Unplanned:
         waiting = None
     found = _present(known, cursor, cursor, waiting) or waiting
     if found is None:
-        return Unplanned(cursor, "the leader has not planned it yet")
+        return Unplanned(cursor, "the leader has not planned the run yet")
     return Unplanned(found.since, found.reason, found.blocked_by, found.nodes, found.more)
 
 

@@ -138,7 +138,7 @@ class RunUseCases:
             what = f"run {run_id} is a part of {run.parent}"
             raise Conflict(f"{what}; replay that one, which repeats the parts that did not succeed")
         if run.is_open:
-            raise Conflict(f"run {run_id} is {run.state}; only a run that has ended can be replayed")
+            raise Conflict(f"run {run_id} has state {run.state}; only a run that has ended can be replayed")
         if only_dead and not run.is_dead:
             raise Conflict(f"run {run_id} is not a dead letter")
         jobs = await self._backends.jobs.get([run.job])

@@ -70,11 +70,11 @@ IDLE_S = 60.0
 MOST_UNRECORDED = 500
 REMEMBERED_TAKES = 100_000
 SHUT_DOWN = "its node was shut down"
-NO_MORE_WORK = "its node takes no more work"
-NO_SLOT = "all slots of its node stayed occupied"
+NO_MORE_WORK = "its node accepts no more runs"
+NO_SLOT = "no slot of its node became free"
 LATE_START = timedelta(milliseconds=100)
 """How late the first attempt of a run starts if its times on the node are recorded."""
-TOO_LATE = "its node could not start it in time"
+TOO_LATE = "its node could not start the run in time"
 UNRENEWED = "its node could not renew its lease"
 
 log = structlog.get_logger("cronflow.node")

@@ -17,7 +17,7 @@ def make_stuck(scene: Scene) -> str:
     record = scene.backends.documents.jobs["nightly-report"]
     fire = ago(minutes=5)
     nodes = (("eu-1#a", "no label gpu (needs gpu=h100)"),)
-    waiting = Waiting(fire=fire, since=fire, reason="no node can take it", nodes=nodes, more=2)
+    waiting = Waiting(fire=fire, since=fire, reason="no node can run this job", nodes=nodes, more=2)
     scene.backends.documents.jobs["nightly-report"] = replace(record, next_fire=fire, due_at=NOON, waiting=waiting)
     return f"nightly-report@{fire:%Y%m%dT%H%M%SZ}"
 
@@ -30,7 +30,7 @@ async def test_a_stuck_job_has_the_reason_of_each_node(scene: Scene, client: Cli
             "job": "nightly-report",
             "health": "stuck",
             "since": (NOON - timedelta(minutes=5)).isoformat().replace("+00:00", "Z"),
-            "reason": "no node can take it",
+            "reason": "no node can run this job",
             "run": run,
             "nodes": [{"node": "eu-1#a", "reason": "no label gpu (needs gpu=h100)"}],
             "more": 2,

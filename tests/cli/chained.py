@@ -32,7 +32,7 @@ def a_chain() -> list[Run]:
     first = chain_run(FIRST, 0, RunState.SUCCEEDED)
     left = chain_run(FOLLOWING[0], 1, RunState.FAILED, first)
     right = chain_run(FOLLOWING[1], 1, RunState.SUCCEEDED, first)
-    reason = f"{left.id} is failed, and report follows left only when it succeeds"
+    reason = f"{left.id} failed, but report only follows left when it succeeds"
     report = chain_run(FOLLOWING[2], 2, RunState.SKIPPED, left, right, reason=reason)
     return [first, left, right, report]
 

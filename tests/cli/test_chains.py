@@ -151,7 +151,7 @@ def test_why_explains_what_a_run_follows_and_what_held_it_back(cli: Cli) -> None
     }
     page = cli("runs", "why", REPORT).stdout
     assert f"{LEFT} failed" in page
-    assert "report follows left only when it succeeds" in page
+    assert "report only follows left when it succeeds" in page
 
 
 @pytest.mark.usefixtures("chain")
@@ -160,7 +160,7 @@ def test_why_of_a_failed_run_names_what_it_holds_back(cli: Cli) -> None:
     assert steps[-1] == {
         "step": "held_back",
         "run": REPORT,
-        "reason": f"{LEFT} is failed, and report follows left only when it succeeds",
+        "reason": f"{LEFT} failed, but report only follows left when it succeeds",
     }
     page = cli("runs", "why", LEFT).stdout
     assert ("held back" in page, f"replay it: cronflow runs retry {LEFT}" in page) == (True, True)

@@ -86,7 +86,7 @@ def test_a_time_ago_means_the_last_instant_until_then(cli: Cli, time: str) -> No
 def test_an_instant_outside_the_schedule_names_the_nearest_ones(cli: Cli) -> None:
     shown = cli("jobs", "why", "nightly-report", "2026-11-21T03:00:00Z").stdout
     assert titles(shown) == ["✗ not due"]
-    assert "not an instant of the schedule (at 02:00 every day (Europe/Berlin))" in shown
+    assert "the schedule has no fire at this time (at 02:00 every day (Europe/Berlin))" in shown
     assert "previous: 2026-11-21 01:00:00Z" in shown
     assert "next: 2026-11-22 01:00:00Z" in shown
 
@@ -123,12 +123,12 @@ def test_a_retry_shows_when_it_is_due_and_what_it_waits_for(cli: Cli, scene: Sce
     waiting = Waiting(
         fire=ago(hours=1),
         since=ago(minutes=5),
-        reason="no node can take it",
+        reason="no node can run this job",
         nodes=(("node-b#77aa", "draining"),),
     )
     change(scene, RETRYING, waiting=waiting)
     shown = cli("jobs", "why", "send-invoices", instant(RETRYING)).stdout
-    assert "attempt 4: no node can take it, since 2026-11-21 11:55:00Z" in shown
+    assert "attempt 4: no node can run this job, since 2026-11-21 11:55:00Z" in shown
     assert "not node-b#77aa: draining" in shown
 
 
@@ -251,13 +251,13 @@ def test_a_refusal_is_no_failed_attempt_and_a_waiting_run_shows_its_reasons_in_l
     runs: dict[str, Run] = scene.backends.documents.runs
     declined = Attempt(1, 1, "node-a#5f1c", None, NOON, Outcome.DECLINED, "no shell here")
     nodes = (("node-a#5f1c", "no label gpu (needs gpu=h100)"),)
-    waiting = Waiting(fire=NOON, since=NOON, reason="no node can take it", nodes=nodes)
+    waiting = Waiting(fire=NOON, since=NOON, reason="no node can run this job", nodes=nodes)
     runs[run_id] = replace(runs[run_id], attempts=(declined,), waiting=waiting)
     shown = cli("runs", "why", run_id).stdout
     assert "↷ given back" in shown
     for node in ("node-a", "node-b", "node-c"):
         assert f"not {node}#" in shown
-    assert "no node can take it" in cli("runs", "list", "--job", "rebuild-cache").stdout
+    assert "no node can run this job" in cli("runs", "list", "--job", "rebuild-cache").stdout
     assert "no label gpu" in cli("runs", "show", run_id).stdout
 
 

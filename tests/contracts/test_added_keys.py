@@ -99,7 +99,7 @@ def test_a_node_of_0_11_gets_no_command_with_a_condition_that_it_would_leave_out
     assert codec.job_of_definition(codec.definition(job)) == job
     older, newer = a_report(knows_newer_keys=True, version="0.11.0"), a_report(knows_keys_of_0_12=True)
     reason = unable(Member(older, timedelta(0), 0, 0), needs_of(job))
-    assert reason == "does not support the keys of this job (it runs 0.11.0); upgrade it"
+    assert reason == "does not support all keys of this job (runs 0.11.0); upgrade it"
     assert unable(Member(newer, timedelta(0), 0, 0), needs_of(job)) is None
 
 

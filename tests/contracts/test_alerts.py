@@ -444,7 +444,7 @@ async def test_the_runs_that_wait_are_open_and_not_started_and_due_before(stores
 
 async def test_runs_that_wait_for_a_node_are_found_by_the_length_of_their_wait(stores: Backends) -> None:
     def waits(name: str, minutes: int, blocked_by: str | None = None, **fields: Any) -> Run:
-        wait = Waiting(fire=T0, since=T0 + minutes * MINUTE, reason="no node can take it", blocked_by=blocked_by)
+        wait = Waiting(fire=T0, since=T0 + minutes * MINUTE, reason="no node can run this job", blocked_by=blocked_by)
         return a_run(name, waiting=wait, **fields)
 
     ended: dict[str, Any] = {"state": RunState.CANCELLED, "check_at": None, "ended_at": T0}

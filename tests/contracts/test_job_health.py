@@ -76,7 +76,7 @@ async def test_a_job_is_overdue_when_its_instant_passed_and_nothing_is_planned(b
         "held": "the cluster has no leader",
     }
     assert await backends.election.acquire("n1#a", 30)
-    assert await names(backends, JobHealth.OVERDUE) == {"late": "the leader has not planned it yet", "held": HELD}
+    assert await names(backends, JobHealth.OVERDUE) == {"late": "the leader has not planned the run yet", "held": HELD}
 
 
 async def test_what_falls_due_in_maintenance_is_not_overdue(backends: Backends) -> None:
@@ -93,15 +93,15 @@ async def test_a_job_is_stuck_while_no_node_can_take_its_next_fire(backends: Bac
 
     await backends.jobs.create_all(
         [
-            waiting("no-label", "no node can take it", 10 * SECOND),
-            waiting("just-now", "no node can take it", 9 * SECOND),
+            waiting("no-label", "no node can run this job", 10 * SECOND),
+            waiting("just-now", "no node can run this job", 9 * SECOND),
             waiting("busy", NO_FREE_SLOT, MINUTE),
             waiting("busy-now", NO_FREE_SLOT, 59 * SECOND),
             waiting("queued", "its previous run has not ended", MINUTE, blocked_by="x@1"),
             waiting("limited", "the limit db is full", MINUTE, nodes=()),
         ]
     )
-    assert await names(backends, JobHealth.STUCK) == {"no-label": "no node can take it", "busy": NO_FREE_SLOT}
+    assert await names(backends, JobHealth.STUCK) == {"no-label": "no node can run this job", "busy": NO_FREE_SLOT}
     [one] = [c for c in (await reader(backends).report()).conditions[JobHealth.STUCK] if c.job == "no-label"]
     assert (one.nodes, one.run, one.since) == (NO_LABEL, f"no-label@{fire:%Y%m%dT%H%M%SZ}", NOW - 10 * SECOND)
 

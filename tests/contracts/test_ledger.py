@@ -18,7 +18,7 @@ from tests.contracts.conftest import Stores
 
 MINUTE = timedelta(minutes=1)
 PLACED = Placement("n1#a", 0.25, (("n2#b", 0.5), ("n3#c", "draining")), 4)
-WAITING = Waiting(fire=T0, since=T0, reason="no node can take it", nodes=(("n1#a", "no free slot"),), more=2)
+WAITING = Waiting(fire=T0, since=T0, reason="no node can run this job", nodes=(("n1#a", "no free slot"),), more=2)
 ACK = Resolution(Settled.ACKNOWLEDGED, T0, "ann@desk", "known")
 
 

@@ -67,7 +67,7 @@ def test_a_node_that_acquires_no_permits_is_never_given_a_run_with_limits() -> N
     older, newer = a_report(labels=labels, version="0.9.0"), a_report(labels=labels, knows_newer_keys=True)
     needs = needs_of(LIMITED)
     reason = unable(Member(older, timedelta(0), 0, 0), needs)
-    assert reason == "does not support the keys of this job (it runs 0.9.0); upgrade it"
+    assert reason == "does not support all keys of this job (runs 0.9.0); upgrade it"
     assert unable(Member(newer, timedelta(0), 0, 0), needs) is None
     assert unable(Member(older, timedelta(0), 0, 0), needs_of(a_job())) is None
 

@@ -275,7 +275,7 @@ async def test_replacing_makes_every_earlier_read_stale(stores: Stores) -> None:
 async def test_deferring_moves_only_due_at_and_only_at_the_same_rev(stores: Stores) -> None:
     record = a_record()
     await stores.jobs.create(record)
-    waiting = Waiting(fire=T0, since=T0, reason="no node can take it", nodes=(("n1#a", "draining"),), more=3)
+    waiting = Waiting(fire=T0, since=T0, reason="no node can run this job", nodes=(("n1#a", "draining"),), more=3)
     deferral = Deferral(0, T0 + timedelta(seconds=3), waiting)
     await stores.jobs.defer({"report": deferral, "missing": Deferral(0, T0)})
     deferred = await only_job(stores)
@@ -397,7 +397,7 @@ async def test_what_open_runs_reserve_is_listed_while_they_are_on_a_node(stores:
 
 
 async def test_an_open_run_has_its_node_unless_it_waits_to_be_dispatched(stores: Stores) -> None:
-    waiting = Waiting(fire=T0, since=T0, reason="no node can take it")
+    waiting = Waiting(fire=T0, since=T0, reason="no node can run this job")
     runs = [
         a_run("placed"),
         a_run("running", state=RunState.RUNNING, started_at=T0),

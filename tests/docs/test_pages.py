@@ -87,7 +87,7 @@ SCENES = {
         prints=(
             "info reading 3 rows",
             "warn almost nothing",
-            "the run is succeeded",
+            "run state: succeeded",
             "leader node-3",
             "found reading 3 rows",
         ),

@@ -203,7 +203,7 @@ def test_a_fire_waits_for_a_run_of_a_backfill_and_is_not_skipped(overlap: Overla
     found = decide(record, T0 + SECOND, [], backfilling=True)
     assert isinstance(found, Wait)
     assert (found.blocked, found.replaces) == (True, overlap is Overlap.REPLACE)
-    assert found.replaces or found.reason == "a run of a backfill of this job is open"
+    assert found.replaces or found.reason == "a backfill run of this job is open"
 
 
 def test_a_fire_overlaps_a_run_of_a_backfill_where_that_is_allowed() -> None:

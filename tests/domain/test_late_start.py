@@ -92,7 +92,7 @@ def test_without_any_record_of_a_leader_nothing_is_guessed() -> None:
     found = explained(a_run(5, 5, 5))
     assert lengths(found) == [(Delay.PLANNING, 5.0)]
     assert (found.parts[0].recorded, found.parts[0].words) == (
-        False, "Not planned; the leader of that time is not recorded",
+        False, "Not planned; the leader at that time is not recorded",
     )  # fmt: skip
 
 
@@ -111,7 +111,7 @@ def test_on_its_node_a_run_waits_for_the_lock_for_a_slot_and_for_the_loop() -> N
     assert lengths(found) == [
         (Delay.LOCK, 2.0), (Delay.SENT, 1.0), (Delay.SLOT, 4.0), (Delay.LOOP, 1.0), (Delay.START, 1.0),
     ]  # fmt: skip
-    assert (found.parts[0].run, found.parts[-1].words) == ("report@0", "Waiting for the permits of its limits")
+    assert (found.parts[0].run, found.parts[-1].words) == ("report@0", "Waiting for permits of the job's limits")
 
 
 def test_a_run_placed_before_its_instant_is_late_only_by_its_node() -> None:
@@ -124,7 +124,7 @@ def test_an_earlier_node_and_a_lost_dispatch_are_named() -> None:
     one = a_run(0, 4, 5)
     found = explained(replace(one, attempts=(refused, *one.attempts), redispatches=1))
     assert lengths(found)[0] == (Delay.EARLIER_NODE, 3.0)
-    assert found.parts[0].words == "Given to node-a, which did not start it: no function jobs:report"
+    assert found.parts[0].words == "Dispatched to node-a, which did not start the run: no function jobs:report"
     # A retry has replaced the record of the first dispatch.
     retried = replace(one, fence=FENCE + 9, dispatched_at=after(30))
     assert [part.recorded for part in explained(retried).parts] == [False]

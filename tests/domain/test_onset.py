@@ -57,7 +57,7 @@ def test_a_new_version_matches_only_if_no_older_run_of_it_succeeded() -> None:
     (match,) = onset(runs).matches
     assert (match.kind, match.words) == (
         MatchKind.VERSION,
-        "All 2 failures ran version 2 or later, all 4 successes before ran version 1 or earlier",
+        "All 2 failures ran version 2 or later; all 4 earlier successes ran version 1 or earlier",
     )
     assert onset([*runs[:3], replace(runs[3], job_ver=2), *runs[4:]]).matches == ()
 
@@ -66,7 +66,7 @@ def test_a_node_matches_only_if_nothing_succeeded_on_it() -> None:
     runs = [replace(one, node="node-b#9" if one.state is RunState.FAILED else "node-a#1") for one in history("ssssff")]
     (match,) = onset(runs).matches
     assert match.kind is MatchKind.NODE
-    assert match.words == "All 2 failures ran on node-b, none of 4 successes did"
+    assert match.words == "All 2 failures ran on node-b; none of the 4 successes did"
     assert onset([replace(runs[0], node="node-b#7"), *runs[1:]]).matches == ()
 
 
@@ -89,7 +89,7 @@ def test_a_node_that_starts_again_as_it_was_is_no_deployment() -> None:
     starts = [NodeJoined("a", "1", 4, "c0de"), NodeJoined("a", "1", 4, "c0de"), NodeJoined("a", "1", 4, "beef")]
     marks = marks_of([happened(k, one) for k, one in enumerate(starts)])
     assert [(mark.at, mark.kind, mark.words) for mark in marks] == [
-        (NOON + 2 * MINUTE, MarkKind.DEPLOYMENT, "a started with other modules than before")
+        (NOON + 2 * MINUTE, MarkKind.DEPLOYMENT, "a started with different modules")
     ]
 
 

@@ -72,7 +72,7 @@ def test_a_wait_remembers_some_reasons_and_since_when_it_lasts() -> None:
     answer = Fleet([a_member(f"b{k}", draining=True) for k in range(10)]).place(NOTHING)
     assert isinstance(answer, NoNode)
     first = answer.waiting(T0, T0)
-    assert (first.reason, len(first.nodes), first.more) == ("no node can take it", OTHERS_KEPT, 2)
+    assert (first.reason, len(first.nodes), first.more) == ("no node can run this job", OTHERS_KEPT, 2)
     later = T0 + timedelta(seconds=5)
     assert answer.waiting(T0, later).still(first) == first
     assert answer.waiting(later, later).still(first).since == later
@@ -144,7 +144,7 @@ def test_each_reason_against_a_node_is_reported() -> None:
     assert ineligible(a_member(age_s=11), NOTHING) == "last heartbeat 11 s ago"
     assert ineligible(a_member(draining=True), NOTHING) == "draining"
     assert ineligible(a_member(memory=0.96), NOTHING) == "memory at 96%"
-    assert ineligible(a_member(mongo_away_s=11.0), NOTHING) == "has not reached MongoDB for 11 s"
+    assert ineligible(a_member(mongo_away_s=11.0), NOTHING) == "MongoDB unavailable for 11 s"
     # A step-down of its primary is no reason.
     assert ineligible(a_member(mongo_away_s=9.0), NOTHING) is None
 
@@ -276,7 +276,7 @@ def test_a_function_that_no_node_has_is_named_with_the_remedy() -> None:
     assert answer.reasons == {"a#x": "does not have module billing.jobs (--app, ALLOW_PYTHON)", **older}
     answer = fleet.place_run("report@1", job, {"b#x": "memory at 97%"})
     assert isinstance(answer, NoNode)
-    assert answer.summary == "no node can take it"
+    assert answer.summary == "no node can run this job"
     assert isinstance(answer := Fleet([]).place_run("report@1", job), NoNode)
     assert answer.summary == "no node is up"
 

@@ -64,13 +64,13 @@ def test_runs_of_one_batch_go_to_different_nodes() -> None:
     fleet = Fleet([a_member("a"), a_member("b", held=2), a_member("c", held=3)], occupancy=Occupancy())
     placed = [place(fleet, f"report@{k}", spread=True) for k in range(3)]
     assert {one.node for one in placed} == {"a#x", "b#x", "c#x"}
-    assert dict(placed[2].others)["a#x"] == "runs this job already (spread)"
+    assert dict(placed[2].others)["a#x"] == "already runs this job (spread)"
 
 
 def test_consecutive_runs_change_their_node_even_after_a_restart_of_it() -> None:
     fleet = Fleet([a_member("a"), a_member("b", held=3)], occupancy=Occupancy(last={"report": "a#earlier"}))
     placed = place(fleet, spread=True)
-    assert (placed.node, placed.others) == ("b#x", (("a#x", "had the last run (spread)"),))
+    assert (placed.node, placed.others) == ("b#x", (("a#x", "ran this job last (spread)"),))
 
 
 def test_a_spread_job_runs_again_on_the_only_node() -> None:
@@ -129,7 +129,7 @@ def test_runs_reserve_until_nothing_is_left_and_then_wait() -> None:
 def test_a_run_that_no_node_can_ever_hold_does_not_wait_for_others_to_end() -> None:
     fleet = Fleet([a_node(), a_member("old")], occupancy=Occupancy())
     answer = refused(fleet, resources=ResourceAmount(0, 2 * GIB))
-    assert (answer.busy, answer.summary) == (False, "no node can take it")
+    assert (answer.busy, answer.summary) == (False, "no node can run this job")
     assert answer.reasons == {
         "a#x": "memory: needs 2 GiB, has 1 GiB",
         "old#x": "does not announce its CPU and memory (an older version)",

@@ -77,7 +77,7 @@ def test_an_open_breaker_stops_what_would_be_retried_and_explains_nothing_else()
 def test_no_retry_begins_after_the_deadline_and_one_at_the_deadline_does() -> None:
     assert decided(Retry(), REFUSED, until=T0 + 30 * SECOND) == 30 * SECOND
     why = decided(Retry(), REFUSED, until=T0 + 29 * SECOND)
-    assert why == "deadline for retries: none begins after 2026-11-21 12:00:29Z"
+    assert why == "retry deadline: no retry starts after 2026-11-21 12:00:29Z"
     assert decided(Retry(), LATER, until=T0 + timedelta(minutes=6)) != timedelta(minutes=7)
 
 
@@ -103,7 +103,7 @@ def test_a_waiting_run_is_a_dead_letter_once_its_retry_may_not_begin(attempts: t
     end = End(Transition.FAIL, RunState.FAILED, Outcome.ERROR, "no", reason=STOPPED)
     assert retry_ended(run, a_job(), STOPPED, T0) == end
     late = retry_ended(run, with_deadline("1m"), None, T0 + timedelta(seconds=61))
-    assert late == replace(end, reason="deadline for retries: none begins after 2026-11-21 12:01:00Z")
+    assert late == replace(end, reason="retry deadline: no retry starts after 2026-11-21 12:01:00Z")
     assert retry_ended(run, with_deadline("1m"), None, T0 + timedelta(seconds=60)) is None
     assert retry_ended(run, a_job(), None, T0 + timedelta(days=9)) is None
 

@@ -175,4 +175,4 @@ def test_a_part_waits_for_its_node_for_a_minute() -> None:
     # Another reason begins anew.
     unable = node_missing(waiting, [a_member("a")], Needs(labels=(("x", "y"),)), None, T0 + GONE_FOR + SECOND)
     assert isinstance(unable, Waiting)
-    assert unable.reason == "node a cannot run it any more: no label x (needs x=y)"
+    assert unable.reason == "node a can no longer run this job: no label x (needs x=y)"

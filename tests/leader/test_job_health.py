@@ -93,7 +93,7 @@ async def test_what_a_new_leader_finds_is_not_reported_again() -> None:
 async def test_a_run_that_no_node_can_run_is_reported_where_it_is_found() -> None:
     bench = Bench()
     await bench.look()
-    bench.late("a", minutes=0, reason="no node can take it")
+    bench.late("a", minutes=0, reason="no node can run this job")
     record = bench.backends.documents.jobs["a"]
     assert record.waiting is not None
     earlier = record.waiting.since - timedelta(seconds=20)

@@ -223,7 +223,7 @@ async def test_a_run_that_takes_longer_than_usual_has_one_event_and_one_notifica
         assert receiver.got == []
         await cluster.elapse(20)
         assert [(body["kind"], body["run"]["id"]) for body in receiver.got] == [("running_long", run)]
-        assert "95 % of its last 12 successful runs took at most" in receiver.got[0]["text"]
+        assert "95 % of the last 12 successful runs took at most" in receiver.got[0]["text"]
         await cluster.service.cluster.stepdown()
         await cluster.elapse(60)
         events = [one.event for one in await cluster.backends.events.find(limit=1000)]

@@ -176,7 +176,7 @@ async def test_a_missed_run_that_no_node_can_take_does_not_keep_the_recovery_ope
         assert await state(cluster) is CatchUpState.ENDED
         [record] = await cluster.backends.jobs.get(["special"])
         assert record.waiting is not None
-        assert record.waiting.reason == "no node can take it"
+        assert record.waiting.reason == "no node can run this job"
         # It had its turn, so its attempts are no more of the plan.
         writes = cluster.backends.faults.calls["catch_up.write"]
         await cluster.elapse(20)

@@ -115,8 +115,8 @@ async def test_a_failed_link_states_what_it_held_back_down_to_the_last_job() -> 
         first = await cluster.service.jobs.trigger("import")
         await cluster.elapse(10)
         (report,), (mail,) = of(cluster, "report"), of(cluster, "mail")
-        assert report.reason == f"{first} is failed, and report follows import only when it succeeds"
-        assert mail.reason == f"{report.id} is skipped, and mail follows report only when it succeeds"
+        assert report.reason == f"{first} failed, but report only follows import when it succeeds"
+        assert mail.reason == f"{report.id} was skipped, but mail only follows report when it succeeds"
         assert states(cluster, "tidy") == [RunState.SUCCEEDED]
         events = await cluster.backends.events.find(kinds=["run_held_back"])
         assert {one.event.run for one in events} == {report.id, mail.id}  # type: ignore[attr-defined]

@@ -184,7 +184,7 @@ async def test_a_retrying_run_waits_while_the_nodes_that_can_run_it_restart() ->
         ]
         # One event for the whole wait.
         found = [happened.event for happened in await cluster.backends.events.find(limit=1000)]
-        reason = f"no node can take it ({run.waiting.nodes[0][0]}: does not run commands (ALLOW_SHELL))"
+        reason = f"no node can run this job ({run.waiting.nodes[0][0]}: does not run commands (ALLOW_SHELL))"
         assert [event for event in found if isinstance(event, RunsUnplaced)] == [RunsUnplaced(1, run_id, reason)]
         for name in "bc":
             cluster.start(name, capabilities=shell)

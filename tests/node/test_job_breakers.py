@@ -314,7 +314,7 @@ async def test_no_retry_begins_after_the_deadline_of_a_scheduled_or_manual_run_o
         for run in [scheduled, *await cluster.service.backends.runs.get([manual, replay])]:
             assert (run.state, len(run.attempts)) == (RunState.FAILED, 3)
             until = run.first_due + timedelta(seconds=50)
-            assert run.reason == f"deadline for retries: none begins after {until:%Y-%m-%d %H:%M:%S}Z"
+            assert run.reason == f"retry deadline: no retry starts after {until:%Y-%m-%d %H:%M:%S}Z"
 
 
 async def test_a_retry_that_waits_for_a_node_until_its_deadline_does_not_begin() -> None:
@@ -328,7 +328,7 @@ async def test_a_retry_that_waits_for_a_node_until_its_deadline_does_not_begin()
         await cluster.elapse(60)
         found = await cluster.service.runs.get(run)
         assert (found.state, found.error, len(found.attempts)) == (RunState.FAILED, "no", 1)
-        assert (found.reason or "").startswith("deadline for retries")
+        assert (found.reason or "").startswith("retry deadline")
 
 
 async def test_what_is_yet_to_end_is_explained_with_the_open_breaker() -> None:

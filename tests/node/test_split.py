@@ -314,7 +314,7 @@ async def test_a_broadcast_without_a_node_waits_and_says_why() -> None:
         await cluster.elapse(3)
         waiting = the_run(cluster, run).waiting
         assert waiting is not None
-        assert waiting.reason == "no node can take it"
+        assert waiting.reason == "no node can run this job"
         assert "no label disk" in str(waiting)
         cluster.start("b", disk="ssd")
         await cluster.elapse(5)

@@ -127,7 +127,7 @@ async def test_an_instant_outside_the_schedule_gets_the_nearest_ones() -> None:
         why = await cluster.service.explain.why("tick", asked)
         not_due = link(why, chain.NotDue)
         assert (not_due.before, not_due.after) == (asked - 3 * SECOND, asked + 7 * SECOND)
-        assert not_due.reason == "not an instant of the schedule"
+        assert not_due.reason == "the schedule has no fire at this time"
         roughly = await cluster.service.explain.why("tick", asked, exact=False)
         assert (roughly.instant, kinds(roughly)[-1]) == (asked - 3 * SECOND, "Ended")
 
@@ -167,7 +167,7 @@ async def test_a_fire_that_no_node_can_take_has_the_reason_of_each() -> None:
         await cluster.service.jobs.apply([a_job(require={"gpu": "yes"})])
         await cluster.elapse(15)
         waits = link(await cluster.service.explain.why("tick"), chain.Unplanned)
-        assert waits.reason == "no node can take it"
+        assert waits.reason == "no node can run this job"
         assert [(node[0], reason) for node, reason in waits.nodes] == [("a", "no label gpu (needs gpu=yes)")]
 
 
@@ -378,7 +378,7 @@ async def test_a_waiting_manual_run_has_the_reason_of_every_live_node() -> None:
         await cluster.elapse(20)
         waits = link(await cluster.service.explain.why_run(run), chain.TriesAgain).waiting
         assert waits is not None
-        assert (waits.reason, waits.more, len(waits.nodes)) == ("no node can take it", 0, 13)
+        assert (waits.reason, waits.more, len(waits.nodes)) == ("no node can run this job", 0, 13)
         assert {reason for _, reason in waits.nodes} == {"draining", "no label gpu (needs gpu=yes)"}
         assert waits.since < cluster.clock.now() - 15 * SECOND
         # A fire lists them too.
@@ -423,7 +423,7 @@ async def test_a_run_that_runs_well_does_not_carry_the_refusal_of_another_node()
         waits = await cluster.service.runs.get(run_id)
         assert (waits.error, str(waits.waiting)) == (
             None,
-            f"no node can take it ({waits.attempts[0].node}: no shell on a)",
+            f"no node can run this job ({waits.attempts[0].node}: no shell on a)",
         )
         cluster.start("b")
         await cluster.elapse(5)

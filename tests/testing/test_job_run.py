@@ -51,7 +51,7 @@ def test_what_a_job_decides_counts_as_on_a_node(job: str, state: str, error: str
     assert (done.state, done.delays) == (state, delays)
     assert done.error is not None
     assert done.error.startswith(error)
-    assert (done.reason or "").startswith("deadline for retries") is (job == "until-the-deadline")
+    assert (done.reason or "").startswith("retry deadline") is (job == "until-the-deadline")
 
 
 def test_functions_run_in_threads_and_in_processes() -> None:

@@ -506,7 +506,7 @@ async def acknowledge_run(
     run = await service.runs.get(id)
     if run.resolution is None:
         if run.state not in DEAD:
-            raise Conflict(f"run {id} is {run.state.value}: only failed or lost runs can be acknowledged")
+            raise Conflict(f"run {id} has state {run.state.value}; only failed or lost runs can be acknowledged")
         await service.runs.acknowledge([id], by=by.name, note=asked.note)
         run = await service.runs.get(id)
     return run_schema(run)

@@ -18,7 +18,7 @@ test('the overview shows the jobs that need attention and leads to the filtered 
   await open(user, stage.url);
   const card = user.getByRole('region', { name: 'Needs attention' });
   await expect(card.getByRole('link', { name: /^Stuck 1/ })).toBeVisible();
-  await expect(card.getByRole('listitem').first()).toContainText(/Stuck.*recompute-prices.*no node can take it\. eu-west-1: no label gpu \(needs gpu=h100\), and 11 other nodes.*6 m ago/s);
+  await expect(card.getByRole('listitem').first()).toContainText(/Stuck.*recompute-prices.*no node can run this job\. eu-west-1: no label gpu \(needs gpu=h100\), and 11 other nodes.*6 m ago/s);
   await expect(card.getByRole('listitem')).toHaveCount(3);
   await card.getByRole('link', { name: /^Overdue 2/ }).click();
   await expect(user).toHaveURL(/\/jobs\?health=overdue$/);
@@ -43,7 +43,7 @@ test('the list is filtered by pressed buttons whose numbers are those of the row
   await group.getByRole('button', { name: 'Stuck 1' }).click();
   const row = user.getByRole('row').nth(1);
   await expect(row).toContainText('Stuck');
-  await expect(row).toContainText('no node can take it: eu-west-1: no label gpu (needs gpu=h100)');
+  await expect(row).toContainText('no node can run this job: eu-west-1: no label gpu (needs gpu=h100)');
   await expect(row).not.toContainText('Active');
   await group.getByRole('button', { name: 'Stuck 1' }).click();
   await expect(user).toHaveURL(/\/jobs$/);
@@ -53,7 +53,7 @@ test('a job that no node can take shows the reason of each node, and is never ac
   stage.world.behind.set(STUCK, 400);
   await open(user, `${stage.url}/jobs/${STUCK}`);
   const notice = user.getByRole('group', { name: 'Stuck' });
-  await expect(notice).toContainText('no node can take it');
+  await expect(notice).toContainText('no node can run this job');
   await expect(notice.getByRole('listitem')).toHaveText(['eu-west-1: no label gpu (needs gpu=h100)', 'batch-gpu-large-memory-frankfurt-07: label gpu=a100 (needs gpu=h100)', 'and 10 more']);
   await expect(user.locator('.head-line')).toContainText('Stuck');
   await expect(user.locator('.head-line')).not.toContainText('Active');
@@ -68,7 +68,7 @@ test('a job that no node can take shows the reason of each node, and is never ac
 test('the wallboard reports stuck and overdue jobs first', async ({ stage, user }) => {
   await user.goto(`${stage.url}/?tv=1`);
   await expect(user.getByRole('heading', { level: 1 })).toContainText('1 job stuck, 2 jobs overdue');
-  await expect(user.locator('.note').first()).toContainText('recompute-prices: no node can take it');
+  await expect(user.locator('.note').first()).toContainText('recompute-prices: no node can run this job');
   stage.world.troubles = [];
   await expect(user.getByRole('heading', { level: 1 })).not.toContainText('stuck');
 });

@@ -164,7 +164,7 @@ test('a run shows its chain with the reason of what was held back', async ({ sta
   const items = user.getByRole('region', { name: 'Runs of the chain' }).getByRole('listitem');
   await expect(items).toHaveCount(5);
   await expect(items.first()).toHaveAttribute('aria-current', 'true');
-  await expect(items.filter({ hasText: 'webhook-redelivery' })).toContainText(`${run.id} is succeeded`);
+  await expect(items.filter({ hasText: 'webhook-redelivery' })).toContainText(`${run.id} succeeded`);
 });
 
 test('the cron builder compares an expression with a job, whose page leads there', async ({ stage, user }) => {

@@ -12,11 +12,11 @@ export function lateStart(run: Run): Schemas['LateStartSchema'] | null {
   const run_ = run.id.replace(/7$/, '1');
   const parts: [Schemas['LatePartSchema']['delay'], number, string, boolean, string | null][] = [
     ['no_leader', 17_200, 'No leader: eu-central-1 had last renewed its lease at 10:41:58 UTC; us-east-2 became leader (term 42)', true, null],
-    ['planning', 300, 'us-east-2 led (term 42) and planned it', true, null],
-    ['waiting', 4100, 'limit exports is full (the last reason that was recorded)', true, run_],
-    ['sent', 160, 'Sent to us-east-1, until it took the run from its list', true, null],
-    ['slot', 1900, 'All slots of us-east-1 were occupied by runs ahead of it', true, null],
-    ['node', 640, 'us-east-1 started it; not recorded in detail', false, null],
+    ['planning', 300, 'us-east-2 was the leader (term 42) and planned the run', true, null],
+    ['waiting', 4100, 'limit exports is full (the last recorded reason)', true, run_],
+    ['sent', 160, 'Dispatched; waiting for us-east-1 to claim the run', true, null],
+    ['slot', 1900, 'All slots of us-east-1 were in use by other runs', true, null],
+    ['node', 640, 'Dispatched to us-east-1 and started there; no details were recorded', false, null],
   ];
   let at = due;
   return {
@@ -39,7 +39,7 @@ function marks(world: World, since: number, until: number): Schemas['ClusterMark
   const now = world.now();
   const all: Schemas['ClusterMarkSchema'][] = [
     { at: iso(now - 190e3), kind: 'leader', words: 'us-east-2 is the leader, term 41', node: 'us-east-2' },
-    { at: iso(now - 120e3), kind: 'deployment', words: 'ap-south-1 started with CronFlow 0.14.0, before it ran 0.13.2', node: 'ap-south-1' },
+    { at: iso(now - 120e3), kind: 'deployment', words: 'ap-south-1 went from CronFlow 0.13.2 to 0.14.0', node: 'ap-south-1' },
     { at: iso(now - 60e3), kind: 'node_lost', words: 'us-west-1 was lost with 3 running jobs', node: 'us-west-1' },
   ];
   return all.filter((mark) => Date.parse(mark.at) >= since && Date.parse(mark.at) <= until);
@@ -78,7 +78,7 @@ export function past(world: World, path: string, query: URLSearchParams): unknow
     onset: {
       first: mark(first), last_success: mark(before), failed: 8, since: 8, before: 40, reason: 'ConnectionError: POST <address>: connection refused',
       matches: [
-        { kind: 'version', words: 'All 8 failures ran version 7 or later, all 40 successes before ran version 6 or earlier', at: first.fire_at },
+        { kind: 'version', words: 'All 8 failures ran version 7 or later; all 40 earlier successes ran version 6 or earlier', at: first.fire_at },
         { kind: 'failover', words: 'us-east-2 is the leader, term 42, 40 s before the first failure started', at: first.fire_at },
       ],
     },

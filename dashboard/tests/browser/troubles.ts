@@ -14,9 +14,9 @@ export function someTroubles(): JobCondition[] {
     { node: 'batch-gpu-large-memory-frankfurt-07#12ab', reason: 'label gpu=a100 (needs gpu=h100)' },
   ];
   return [
-    trouble('recompute-prices', 'stuck', 400, 'no node can take it', { nodes, more: 10, run: 'recompute-prices@20261121T080000Z' }),
-    trouble('recompute-prices', 'overdue', 400, 'no node can take it', { nodes, more: 10, run: 'recompute-prices@20261121T080000Z' }),
-    trouble('fraud-scores', 'overdue', 190, 'the leader has not planned it yet'),
+    trouble('recompute-prices', 'stuck', 400, 'no node can run this job', { nodes, more: 10, run: 'recompute-prices@20261121T080000Z' }),
+    trouble('recompute-prices', 'overdue', 400, 'no node can run this job', { nodes, more: 10, run: 'recompute-prices@20261121T080000Z' }),
+    trouble('fraud-scores', 'overdue', 190, 'the leader has not planned the run yet'),
     trouble('invoice-reminders', 'failing', 7300, "the last 3 runs failed: KeyError: 'customer_id'", { run: 'invoice-reminders@20261121T080000Z' }),
     trouble('migrate-legacy-accounts', 'never_ran', 86_400, 'has no run yet'),
   ];

@@ -321,7 +321,7 @@ export class World {
         if (edge.upstream !== upstream.job || found.some((run) => run.job === edge.job)) continue;
         const held = edge.on === 'failed' || upstream.state !== 'succeeded';
         const follows = [{ job: upstream.job, run: upstream.id, state: upstream.state }];
-        found.push({ ...first, id: `${edge.job}@after-${n}`, job: edge.job, kind: 'after', chain: first.id, depth: upstream.depth + 1, follows, state: held ? 'skipped' : 'succeeded', reason: held ? `${upstream.id} is ${upstream.state}` : null, error: null, duration_ms: held ? null : 1200 });
+        found.push({ ...first, id: `${edge.job}@after-${n}`, job: edge.job, kind: 'after', chain: first.id, depth: upstream.depth + 1, follows, state: held ? 'skipped' : 'succeeded', reason: held ? `${upstream.id} ${upstream.state}` : null, error: null, duration_ms: held ? null : 1200 });
       }
     }
     return found;
