@@ -276,7 +276,7 @@ def _choice(choices: type[Choice], value: str, name: str) -> Choice:
     try:
         return choices(value)
     except ValueError:
-        raise InvalidInput(Problem(name, f"{value!r} is not possible", f"choose {', '.join(choices)}")) from None
+        raise InvalidInput(Problem(name, f"{value!r} is not valid", f"choose {', '.join(choices)}")) from None
 
 
 def _resources(given: Mapping[str, float | str]) -> ResourceAmount:

@@ -162,8 +162,8 @@ def test_a_name_that_is_taken_is_refused_and_both_functions_are_named() -> None:
         ({"every": "soon"}, "'soon' is not a duration"),
         ({"at": "tomorrow"}, "at: 'tomorrow' is not an instant"),
         ({"schedule": "* * * * *"}, "is not a schedule"),
-        ({"overlap": "maybe"}, r"overlap: 'maybe' is not possible \(choose forbid, queue, allow, replace\)"),
-        ({"misfire": "maybe"}, "misfire: 'maybe' is not possible"),
+        ({"overlap": "maybe"}, r"overlap: 'maybe' is not valid \(choose forbid, queue, allow, replace\)"),
+        ({"misfire": "maybe"}, "misfire: 'maybe' is not valid"),
         ({"timeout": "forever"}, "'forever' is not a duration"),
         ({"name": "Nightly Report"}, "is not a job name"),
         ({"args": {"regoin": "eu"}}, r"args: nightly_report\(\) cannot be called.*'regoin'.*it takes region"),
@@ -399,7 +399,7 @@ def test_limits_are_given_as_in_a_document_and_refused_with_their_place() -> Non
     (job,) = app.jobs
     assert job.concurrency == ("db", KeyedConcurrency("{args.region}", 2))
     assert job.rate == KeyedRate(Rate(100, timedelta(minutes=1)))
-    with pytest.raises(InvalidInput, match=r"concurrency\.key: \{region\} is not a part of a run"):
+    with pytest.raises(InvalidInput, match=r"concurrency\.key: \{region\} is not available in a key"):
         app.job(concurrency={"key": "{region}"})(limited)
     with pytest.raises(InvalidInput, match="rate: 'often' is not a rate"):
         app.job(rate="often")(limited)

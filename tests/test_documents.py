@@ -733,7 +733,7 @@ def test_a_wrong_value_is_refused_with_its_key(part: dict[str, object], problem:
         ),
         (
             {"every": "1h", "jitter": "2d"},
-            ".jitter: a jitter of 2d is not possible (write a whole number of seconds, at most 1d)",
+            ".jitter: a jitter of 2d is not allowed (write a whole number of seconds, at most 1d)",
         ),
         (
             {"every": "1h", "max_runs": 0},
@@ -771,7 +771,7 @@ def test_a_wrong_value_is_refused_with_its_key(part: dict[str, object], problem:
             {"cron": "* * * * *", "tz": "Europe/Berln"},
             ".tz: there is no time zone 'Europe/Berln' (did you mean Europe/Berlin?)",
         ),
-        ({"every": "0s"}, ".every: an interval of '0s' is not possible (write a whole number of seconds, at least 1s)"),
+        ({"every": "0s"}, ".every: an interval of '0s' is not allowed (write a whole number of seconds, at least 1s)"),
         ({"every": "1d", "time": 750}, ".time: expected text, got the number 750 (put it in quotes)"),
         (
             {"every": "1d", "time": "2:00"},
@@ -945,7 +945,7 @@ def test_limits_have_short_forms_and_one_canonical_form(
         ({"concurrency": 3}, "concurrency: expected a mapping, got the number 3"),
         ({"concurrency": "A b"}, "concurrency: 'A b' is not a limit name; use 1 to 100 of"),
         ({"concurrency": [{"limit": 2}]}, "concurrency[0].key: missing (add the key, such as"),
-        ({"concurrency": {"key": "{x}"}}, "concurrency.key: {x} is not a part of a run (use {job}, {args.NAME}"),
+        ({"concurrency": {"key": "{x}"}}, "concurrency.key: {x} is not available in a key (use {job}, {args.NAME}"),
         ({"concurrency": {"key": "a", "limit": 0}}, "concurrency.limit: limit is 0; it must be 1 to 100000"),
         ({"concurrency": {"key": "a", "on_full": "wait"}}, "concurrency.on_full: expected queue, skip or replace"),
         ({"concurrency": ["db", "db"]}, "concurrency: concurrency has 'db' more than once"),

@@ -34,7 +34,7 @@ class NotAllowed(Exception):
     """The principal lacks the role or a right, or is limited to other jobs: 403."""
 
     def __init__(self, needed: Role, principal: Principal, why: str = "") -> None:
-        super().__init__(why or f"{principal.name} is {principal.role.value}; this requires {needed.value}")
+        super().__init__(why or f"{principal.name} has the role {principal.role.value}; this requires {needed.value}")
         self.needed = needed
 
 
@@ -64,7 +64,8 @@ def needs(role: Role, *, also_of_jobs: bool = False) -> Any:
             raise NotAllowed(role, found)
         may_use = found.may_read if role is Role.VIEWER else found.may_touch
         if not (also_of_jobs or may_use(job_of(request))):
-            raise NotAllowed(role, found, f"{found.name} is limited to jobs such as {found.jobs[0]}, one at a time")
+            allowed = " or ".join(found.jobs)
+            raise NotAllowed(role, found, f"{found.name} may only access jobs that match {allowed}, one at a time")
         return found
 
     principal.needed = role  # type: ignore[attr-defined]
@@ -157,7 +158,7 @@ class TokenGate:
         known_by = self._keys if credential.startswith(KEY_PREFIX) else self._logins
         found = await known_by.principal(credential)
         if found is None:
-            raise NotAuthenticated("the token or key is not valid, or not any more")
+            raise NotAuthenticated("the token or key is invalid or has expired")
         wait_s = await self._wait(found)
         if wait_s:
             raise TooSoon(wait_s)

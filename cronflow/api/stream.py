@@ -280,7 +280,7 @@ class StreamLogin:
     def check(self, topic: Topic) -> None:
         """Raises InvalidInput for lines of jobs that the principal has no access to."""
         if not self._principal.may_read(topic.job):
-            what = f"{self._principal.name} is limited to jobs such as {self._principal.jobs[0]}"
+            what = f"{self._principal.name} may only access jobs that match {' or '.join(self._principal.jobs)}"
             raise InvalidInput(Problem("topic", what, "choose one of these"))
 
 

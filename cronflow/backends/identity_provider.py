@@ -198,7 +198,7 @@ class OidcProvider:
             return None
         status, answer = await self._exchange("GET", str(address), {"Authorization": f"Bearer {access}"})
         if status in (401, 403):
-            raise SignInRefused("refused", "the identity provider does not accept its own token any more")
+            raise SignInRefused("refused", "the identity provider no longer accepts its own token")
         if status != 200:
             raise self._away(f"userinfo answered {status}")
         return answer

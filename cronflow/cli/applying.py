@@ -86,13 +86,13 @@ async def _progress(sender: Sender, wanted: Sequence[Job], failed: Sequence[Job]
     try:
         left = [one["name"] for one in await sender.plan(failed, 0) if one["result"] != "unchanged"]
     except CronFlowError:
-        some = f"of those from {failed[0].name} to {failed[-1].name} some may be"
-        return f"{done} of {len(wanted)} jobs are applied; {some}, and the ones after them are not; {again}"
+        some = f"some of {failed[0].name} to {failed[-1].name} may have been"
+        return f"{done} of {len(wanted)} jobs were applied; {some}, and later ones were not; {again}"
     left += [job.name for job in wanted[done + len(failed) :]]
     if not left:
-        return f"all {len(wanted)} jobs are applied; {again}"
+        return f"all {len(wanted)} jobs were applied; {again}"
     named = ", ".join(left[:MOST_NAMED]) + (f" and {len(left) - MOST_NAMED} more" if len(left) > MOST_NAMED else "")
-    return f"{len(wanted) - len(left)} of {len(wanted)} jobs are applied; not {named}; {again}"
+    return f"{len(wanted) - len(left)} of {len(wanted)} jobs were applied, but not {named}; {again}"
 
 
 def _sender(cluster: Cluster, wanted: WantedJobs) -> Sender:

@@ -125,7 +125,7 @@ class Users:
         self._client = client
 
     def list(self) -> AsyncIterator[UserSchema]:
-        """Users, by name; without the admin of the settings."""
+        """Users, by name; without the admin from the settings."""
         return self._client.pages(get(path_of("users"), limit=PAGE))
 
     async def create(

@@ -191,7 +191,7 @@ class Settings:
     jwt_secret: str | None = _hidden(values.signing_secret)
     """Secret that signs access tokens, at least 32 bytes, the same for every API. The API requires it."""
     password_login: bool = _setting(True, values.flag)
-    """Whether users may log in with passwords. `false`: only the admin of the settings may, and all others log in
+    """Whether users may log in with passwords. `false`: only the admin from the settings may, and all others log in
     through the identity provider.
     """
     oidc_issuer: str | None = _setting(None, values.issuer)

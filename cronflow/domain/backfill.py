@@ -136,9 +136,9 @@ def instants_between(
         what = f"the instants of {job} depend on when its runs end, so none can be missing"
         raise InvalidInput(Problem("", what, f"run it manually: cronflow jobs run {job}"))
     if last > now:
-        raise InvalidInput(Problem("last", "is in the future", "instants that are not due yet run by themselves"))
+        raise InvalidInput(Problem("last", "is in the future", "later instants run on schedule"))
     if first > last:
-        raise InvalidInput(Problem("first", "is after last", "exchange the two"))
+        raise InvalidInput(Problem("first", "is after last", "swap them"))
     if count_between(schedule, first, last, MOST_INSTANTS) is None:
         what = f"{job} has more than {MOST_INSTANTS:,} instants in this range"
         raise InvalidInput(Problem("", what, "choose a shorter range, and backfill the rest when that is done"))

@@ -55,7 +55,7 @@ class Rate:
 
     def __post_init__(self) -> None:
         if not 1 <= self.count <= self.period / SHORTEST_INTERVAL:
-            raise InvalidInput(Problem("", f"the rate {self} is not possible", "write 1/d to 1000/s"))
+            raise InvalidInput(Problem("", f"the rate {self} is out of range", "write 1/d to 1000/s"))
         if not 1 <= self.burst <= MOST_CONCURRENT:
             raise InvalidInput(f"burst is {self.burst}; it must be 1 to {MOST_CONCURRENT}")
 
@@ -122,11 +122,11 @@ def check_template(key: str) -> None:
         raise InvalidInput(f"key has {len(key)} characters; it must have 1 to {LONGEST_KEY}, not only spaces")
     rest = _FIELD.sub("", key)
     if "{" in rest or "}" in rest:
-        raise InvalidInput(Problem("", f"{key!r} has a brace without its counterpart", 'write "{args.region}"'))
+        raise InvalidInput(Problem("", f"{key!r} has an unbalanced brace", 'write "{args.region}"'))
     for variable in _FIELD.findall(key):
         if not _VARIABLE.fullmatch(variable):
             remedy = "use {job}, {args.NAME} or {labels.NAME}"
-            raise InvalidInput(Problem("", f"{{{variable}}} is not a part of a run", remedy))
+            raise InvalidInput(Problem("", f"{{{variable}}} is not available in a key", remedy))
 
 
 @dataclass(frozen=True, slots=True)

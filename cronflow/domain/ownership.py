@@ -32,10 +32,10 @@ class Prune:
         """Refuses a job that has got another owner since it was checked. Raises Conflict."""
         theirs = record.job.labels.get(OWNER)
         if theirs not in (None, self.owner):
-            raise Conflict(f"{record.name} belongs to {theirs!r} by now, not {self.owner!r}; it was not changed")
+            raise Conflict(f"{record.name} now belongs to {theirs!r}, not {self.owner!r}; it was not changed")
 
     def guard_deletion(self, record: JobRecord) -> None:
         """The same, for a job that is to be deleted: it must still have the owner."""
         self.guard(record)
         if OWNER not in record.job.labels:
-            raise Conflict(f"{record.name} belongs to nobody by now, not {self.owner!r}; it was not deleted")
+            raise Conflict(f"{record.name} no longer belongs to {self.owner!r}; it was not deleted")

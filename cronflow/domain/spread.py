@@ -32,8 +32,8 @@ from cronflow.domain.schedule.load import (
 KEEP = ("spread", "false")
 """A job with this label is never moved."""
 ALONE = "no other job starts in the same minute"
-FREQUENTLY = "it starts more often than every 5 minutes"
-NO_QUIETER = "no minute of its hours is quieter"
+FREQUENTLY = "runs start more often than every 5 minutes"
+NO_QUIETER = "no minute of the same hours is quieter"
 
 
 class SpreadBy(StrEnum):
@@ -99,19 +99,19 @@ def obstacle(record: JobRecord) -> str | None:
     """Why a job cannot be moved; None if it can."""
     job, schedule = record.job, record.job.schedule
     if job.name.startswith(SYSTEM_PREFIX):
-        return "it is a system job"
+        return "system jobs are not moved"
     if not isinstance(schedule, Cron):
-        return "it has no cron schedule"
+        return "only cron schedules can be moved"
     if not record.active:
-        return "it is paused, disabled or over"
+        return "paused, disabled and finished jobs are not moved"
     if job.labels.get(KEEP[0], "").lower() == KEEP[1]:
-        return "it has the label spread=false"
+        return "the label spread=false prevents a move"
     if schedule.jitter:
-        return "jitter moves its starts already"
+        return "jitter already moves the starts"
     if minute_of(schedule) is None:
         field = minute_field(schedule.expr)
         hashed = uses_hash(field) and not {"/", ","} & set(field)
-        return "its name chooses the minute already" if hashed else "it starts in several minutes of an hour"
+        return "the job name already sets the minute" if hashed else "runs start in several minutes of an hour"
     return None
 
 

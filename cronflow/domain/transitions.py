@@ -113,7 +113,7 @@ TRANSITIONS: Mapping[Transition, TransitionRule] = {
     _T.MARK_LOST: _rule("running", "lost", "leader worker", "its worker is lost, and it must not start twice"),
     _T.DISPATCH_RETRY: _rule("retrying", "dispatched", "leader", "the retry is due", due=True),
     _T.SKIP_WAITING: _rule(_WAITING, "skipped", "leader", "it may no longer run; the reason is recorded"),
-    _T.FAIL: _rule(_OPEN, "failed", "leader", "poisoned, beyond its timeout, or its retry may not begin any more"),
+    _T.FAIL: _rule(_OPEN, "failed", "leader", "poisoned, beyond its timeout, or its retry may no longer begin"),
     _T.CANCEL: _rule(_WAITING, "cancelled", "editor leader", "cancelled before it started", fenced=False),
     _T.REQUEST_CANCEL: _rule("running", "running", "editor leader", "its worker is asked to cancel it", fenced=False),
     _T.ADOPT_EDIT: _rule(
@@ -122,7 +122,7 @@ TRANSITIONS: Mapping[Transition, TransitionRule] = {
     _T.POSTPONE: _rule(_OPEN, _OPEN, "leader", "nothing to do yet: checked again later", due=True),
     _T.REQUEUE: _rule("dispatched", "retrying", "editor", "queued again under the edited job", fenced=False),
     _T.CONFIRM_CANCEL: _rule(
-        _OPEN, "cancelled", "leader", "cancellation was requested and no worker runs it any more", due=True
+        _OPEN, "cancelled", "leader", "cancellation was requested and no worker is running it", due=True
     ),
     _T.SPLIT: _rule("retrying", "retrying", "leader", "a parent begins: from now on its parts may exist"),
     _T.WAIT_TO_SPLIT: _rule("retrying", "retrying", "leader", "a parent may not begin yet; the reason is recorded"),

@@ -170,7 +170,7 @@ class HttpExecutor:
             finally:
                 await response.aclose()
             request = _onward(onward, request, target.headers)
-        raise PermanentError(f"it was redirected more than {MAX_REDIRECTS} times, at last to {shown_url(request.url)}")
+        raise PermanentError(f"it was redirected more than {MAX_REDIRECTS} times, last to {shown_url(request.url)}")
 
 
 class CheckedTransport(httpx2.AsyncBaseTransport):

@@ -46,5 +46,5 @@ def _calendars(value: object) -> list[Calendar]:
         raise InvalidInput(Problem("", "has no calendars", REMEDY))
     others = [str(key) for key in value if key != "calendars"]
     if others:
-        raise InvalidInput([Problem(key, "unknown key beside calendars", "remove it") for key in others])
+        raise InvalidInput([Problem(key, "unknown key next to calendars", "remove it") for key in others])
     return parse_calendars(value["calendars"])

@@ -117,7 +117,7 @@ def _warnings(one: JobFound, calendars: Sequence[Calendar], now: datetime) -> It
         return
     if isinstance(schedule, Once):
         if schedule.at < now:
-            yield one.located("schedule.at", "is past, so the job never runs again", "choose a later time")
+            yield one.located("schedule.at", "has passed, so the job never runs again", "choose a later time")
         return
     known = {calendar.name for calendar in calendars}
     if known >= set(schedule.calendar_names):

@@ -45,5 +45,5 @@ def _limits(value: object) -> list[NamedLimit]:
         raise InvalidInput(Problem("", "has no limits", remedy))
     others = [str(key) for key in value if key != "limits"]
     if others:
-        raise InvalidInput([Problem(key, "unknown key beside limits", "remove it") for key in others])
+        raise InvalidInput([Problem(key, "unknown key next to limits", "remove it") for key in others])
     return parse_limits(value["limits"])

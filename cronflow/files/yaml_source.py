@@ -141,7 +141,7 @@ def yaml_documents(path: Path, text: str, what: str) -> Iterator[YamlDocument]:
         line = min(mark.line + 1, len(text.splitlines())) if mark else 1
         what = f"not YAML: {': '.join(part for part in (error.context, error.problem) if part)}"
         if error.context_mark and error.context_mark.line + 1 < line:
-            what += f", begun in line {error.context_mark.line + 1}"
+            what += f", started in line {error.context_mark.line + 1}"
         raise InvalidInput(in_file(path, line, what, "look at quotes, brackets and indentation")) from None
     roots = cache(lambda: _roots(text))
     if all(value is None for value in values):
@@ -181,7 +181,7 @@ def entries_of(
         if other != plural and other not in beside:
             near = nearest(str(other), (plural, *beside))
             remedy = f"did you mean {near}?" if near else f"move it into the {plural}, or remove it"
-            refuse(str(other), f"unknown key beside {plural}", remedy)
+            refuse(str(other), f"unknown key next to {plural}", remedy)
     entries = value[plural]
     if not isinstance(entries, list):
         what = f"expected a list of {plural}, got {got(entries)}"

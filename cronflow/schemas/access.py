@@ -44,7 +44,7 @@ class LoginOptionsSchema(Schema):
     """How people can log in."""
 
     password: bool
-    """Whether users have passwords; if not, only the admin of the settings has one."""
+    """Whether users have passwords; if not, only the admin from the settings has one."""
     single_sign_on: SignInSchema | None
     """Single sign-on; null: it is not configured."""
 

@@ -52,7 +52,7 @@ class UserAccounts:
         check_name(name, "user")
         jobs = _limits_of_user(role, jobs, allow_shell=allow_shell, allow_secrets=allow_secrets)
         if name == self._reserved:
-            raise Conflict(f"{name} is the admin of the settings (ADMIN_USER)")
+            raise Conflict(f"{name} is the admin from the settings (ADMIN_USER)")
         user = User(
             name=name,
             role=role,

@@ -92,7 +92,7 @@ class CatchUpUseCases:
             chosen = await store.summary(TOP, among=(only,) if only else ())
             if only and not chosen.jobs:
                 raise InvalidInput(
-                    Problem("by_job", f"no job that waits matches {only!r}", "see them: cronflow cluster recovery show")
+                    Problem("by_job", f"no waiting job matches {only!r}", "list them: cronflow cluster recovery show")
                 )
             after = decide(plan)
             if after == plan:
@@ -110,7 +110,7 @@ def _added(patterns: tuple[str, ...], pattern: str) -> tuple[str, ...]:
         return patterns
     if len(patterns) == MOST_PATTERNS:
         raise InvalidInput(
-            Problem("by_job", f"the recovery has {MOST_PATTERNS} patterns already", "decide about the rest at once")
+            Problem("by_job", f"the recovery already has {MOST_PATTERNS} patterns", "decide on the rest together")
         )
     return (*patterns, pattern)
 

@@ -196,7 +196,7 @@ class JobUseCases:
         outcomes = await asyncio.gather(*(work() for _ in range(BATCHES_AT_ONCE)), return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, Conflict) and done:
-                applied = f"{len(done)} of {len(jobs)} jobs are applied, and it is safe to apply all of them again"
+                applied = f"{len(done)} of {len(jobs)} jobs were applied, and it is safe to apply all of them again"
                 raise Conflict(f"{outcome} ({applied})") from outcome
             if isinstance(outcome, BaseException):
                 raise outcome
@@ -574,7 +574,7 @@ def _no_node(members: Sequence[Member], needs: Needs, resources: ResourceAmount)
         return []
     shown = [f"{node}: {reason}" for node, reason in sorted(reasons.items())][:OTHERS_KEPT]
     more = f"; and {len(reasons) - len(shown)} more" if len(reasons) > len(shown) else ""
-    return [f"no live node can run it, so its runs will wait ({'; '.join(shown)}{more})"]
+    return [f"no live node can run this job, so its runs will wait ({'; '.join(shown)}{more})"]
 
 
 def _refuse_missed(

@@ -77,11 +77,13 @@ class PostMortem:
         if more:
             notes.append(f"Only the first {MOST_EVENTS:,} events were read; use a shorter time range.")
         if size is None:
-            notes.append("Counts and lateness of that time are no longer kept.")
+            notes.append("Counts and lateness for this time range are no longer stored.")
         elif size is not BucketSize.MINUTE:
-            notes.append(f"Counts and lateness are kept per {size.value}, so they include the rest of the first one.")
+            notes.append(
+                f"Counts and lateness are stored per {size.value}, so they include all of the first {size.value}."
+            )
         if not events and await self._oldest_is_after(since):
-            notes.append("Events of that time are no longer kept.")
+            notes.append("Events for this time range are no longer stored.")
         marks = await self._marks(events, since)
         return Incident(since, until, whole.states, failures, marks, quantile_ms(whole.lateness, 1.0), notes)
 

@@ -63,8 +63,9 @@ def never_again(record: JobRecord, now: datetime) -> list[str]:
         return [f"this job never runs again: {why_over(job.schedule, now)}"]
     if isinstance(job.schedule, Once) and record.next_fire < now.replace(microsecond=0):
         decision = planning.decide(replace(record, paused=False), now, ())
-        what = "it is recorded as skipped" if isinstance(decision, planning.SkipFire) else "the job runs at once"
-        return [f"its `at` is past, so {what}, and never again"]
+        skips = isinstance(decision, planning.SkipFire)
+        what = "the run is recorded as skipped and the job never runs" if skips else "the job runs once, immediately"
+        return [f"its `at` has passed, so {what}"]
     return []
 
 

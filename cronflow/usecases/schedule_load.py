@@ -103,7 +103,7 @@ class ScheduleLoadUseCases:
                 if may_change(record.job):
                     spreader.place(record)
                 else:
-                    spreader.leave_out(record.name, "you may not change it")
+                    spreader.leave_out(record.name, "your permissions do not allow the change")
                 if not selected % PLACED_AT_ONCE:
                     await asyncio.sleep(0)
         return spreader.plan(), selected, False

@@ -177,7 +177,7 @@ class SingleSignOn:
 
     def _open(self, key: str, sealed: str | None, kind: str, proof: str) -> Mapping[str, object]:
         """The state of a login that this caller has begun. Raises SignInRefused."""
-        over = SignInRefused("expired", "this login was finished already, or has expired; log in again")
+        over = SignInRefused("expired", "this login was already completed or has expired; log in again")
         if sealed is None:
             raise over
         try:
@@ -186,5 +186,5 @@ class SingleSignOn:
         except (CannotOpen, ValueError):
             raise over from None
         if found["kind"] != kind or not hmac.compare_digest(str(found["proof"]), hashed(proof)):
-            raise SignInRefused("expired", "this login was begun elsewhere; log in again")
+            raise SignInRefused("expired", "this login was started by another browser or command; log in again")
         return dict(found)

@@ -86,7 +86,9 @@ class SpreadUseCases:
             await self._jobs.replace_versions(jobs, {move.job: move.version for move in left}, done, by=by)
         except CronFlowError as error:
             stays = [move.job for move in left if move.job not in done]
-            what = f"{len(done)} of {len(left)} jobs are moved, {_named(stays)} not" if done else "nothing was moved"
+            what = (
+                f"{len(done)} of {len(left)} jobs were moved, but not {_named(stays)}" if done else "nothing was moved"
+            )
             if isinstance(error, Conflict):
                 raise Conflict(f"{error}; {what} ({AGAIN})") from error
             error.add_note(f"{what}; apply the same moves again to finish")

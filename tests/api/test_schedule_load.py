@@ -142,7 +142,7 @@ async def test_an_editor_moves_only_jobs_it_may_change(scene: Scene) -> None:
 
     found = await scene.service.spread.propose(JobFilter(name="*"), may_change=editor.may_change)
     assert {move.job.partition("-")[0] for move in found.plan.moves} == {"herd"}
-    assert "other" in found.plan.left_out["you may not change it"].names
+    assert "other" in found.plan.left_out["your permissions do not allow the change"].names
 
 
 def sent(plan: Any) -> list[dict[str, object]]:

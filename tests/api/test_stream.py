@@ -376,7 +376,7 @@ async def test_a_key_limited_to_jobs_follows_only_their_lines(backends: Backends
         for topic in ("run:payroll@1", "run:payroll@billing-a", "logs", "logs?level=warn", "logs?job=payroll"):
             await say(client, op="sub", topic=topic)
             found = await refusal(client)
-            assert "is limited to jobs such as billing-*" in found["detail"]
+            assert "may only access jobs that match billing-*" in found["detail"]
         for topic in ("run:billing-a@1", "logs?job=billing-a&level=warn"):
             await say(client, op="sub", topic=topic)
         # It is read after the other two.

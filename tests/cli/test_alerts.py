@@ -123,7 +123,7 @@ def test_applying_a_file_twice_changes_nothing(cli: Cli, scene: Scene, tmp_path:
         ),
         ("jobs: []", "has neither alerts nor the keys of an alert"),
         ("alerts: {}", "alerts: expected a list of alerts, got a mapping"),
-        ("alerts: []\njobs: []", ":2: jobs: unknown key beside alerts"),
+        ("alerts: []\njobs: []", ":2: jobs: unknown key next to alerts"),
         ("[]", "expected a mapping with alerts, got a list"),
         ("alerts: []", "has no alerts"),
         ("", "has no alerts"),

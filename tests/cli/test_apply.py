@@ -128,8 +128,8 @@ def test_a_job_that_never_runs_again_is_called_out(cli: Cli, tmp_path: Path) -> 
     )
     for dry_run in (("--dry-run",), ()):
         shown = " ".join(cli("jobs", "apply", "-f", "jobs.yaml", *dry_run).stderr.split())
-        assert "over: this job never runs again: its `end` is past" in shown
-        assert "past: its `at` is past, so it is recorded as skipped, and never again" in shown
+        assert "over: this job never runs again: its `end` has passed" in shown
+        assert "past: its `at` has passed, so the run is recorded as skipped and the job never runs" in shown
 
 
 @pytest.mark.usefixtures("scene")
@@ -141,7 +141,7 @@ def test_apply_warns_of_skipped_fires_and_of_jobs_that_no_live_node_can_run(cli:
         assert result.exit_code == 0
         shown = " ".join(result.stderr.split())
         # One line for all of them.
-        assert shown.count("no live node can run it") == 1
+        assert shown.count("no live node can run this job") == 1
         assert "gpu-0, gpu-1, gpu-2, gpu-3, gpu-4 and 2 more: no live node" in shown
         assert "node-a: no label gpu (needs gpu=yes)" in shown
     (tmp_path / "jobs.yaml").write_text(FILE.replace("30s", "45s"))
@@ -404,7 +404,9 @@ def test_a_request_that_fails_between_others_says_exactly_what_was_applied(
         patch.setattr(empty.backends.jobs, "create_all", failing_after(empty, 2))
         failed = cli("jobs", "apply", "-f", path)
     assert failed.exit_code == 5
-    assert "3 of 6 jobs are applied; not job-3, job-4, job-5; it is safe to apply all of them again" in failed.stderr
+    assert (
+        "3 of 6 jobs were applied, but not job-3, job-4, job-5; it is safe to apply all of them again" in failed.stderr
+    )
     assert [record.name for record in asyncio.run(empty.backends.jobs.find())] == ["job-0", "job-1", "job-2"]
     served.requests.clear()
     assert cli("jobs", "apply", "-f", path, "-o", "name").exit_code == 0
@@ -418,7 +420,7 @@ def test_a_request_that_fails_between_others_says_exactly_what_was_applied(
         patch.setattr(empty.backends.jobs, "create_all", failing_after(empty, 2, away=True))
         failed = cli("jobs", "apply", "-f", renamed)
     empty.backends.faults.heal()
-    assert "2 of 6 jobs are applied; of those from new-2 to new-3 some may be, and the ones after" in failed.stderr
+    assert "2 of 6 jobs were applied; some of new-2 to new-3 may have been, and later ones were not" in failed.stderr
 
 
 def test_a_large_file_that_fails_on_the_servers_says_exactly_what_was_applied(
@@ -432,7 +434,9 @@ def test_a_large_file_that_fails_on_the_servers_says_exactly_what_was_applied(
         patch.setattr(empty.backends.jobs, "create_all", failing_after(empty, 2))
         failed = cli("jobs", "apply", "-f", path)
     assert failed.exit_code == 5
-    assert "3 of 6 jobs are applied; not job-3, job-4, job-5; it is safe to apply all of them again" in failed.stderr
+    assert (
+        "3 of 6 jobs were applied, but not job-3, job-4, job-5; it is safe to apply all of them again" in failed.stderr
+    )
     assert cli("jobs", "apply", "-f", path, "-o", "name").exit_code == 0
     assert len(asyncio.run(empty.backends.jobs.find())) == 6
 

@@ -149,7 +149,7 @@ def test_a_key_logs_in_and_reaches_only_its_jobs(cli: Cli, server: Served, key: 
     assert cli("jobs", "pause", "nightly-report").exit_code == 0
     other = cli("jobs", "pause", "sync-tokens")
     assert (other.exit_code, other.stdout) == (1, "")
-    assert "key:deploy is limited to jobs such as night*, one at a time" in other.stderr
+    assert "key:deploy may only access jobs that match night*, one at a time" in other.stderr
     assert cli("logout").exit_code == 0
     assert not kept.exists()
 

@@ -255,7 +255,7 @@ REFUSED = [
     (2, Given("jobs backfill send-invoices --from 1d --rate fast"), "--rate: 'fast' is not a rate"),
     (2, Given("jobs backfill send-invoices --from 1d --to 2026-12-01T00:00:00Z"), "is in the future"),
     (2, Given("cluster recovery approve --rate fast"), "--rate: 'fast' is not a rate"),
-    (2, Given("cluster recovery approve --by-job nothing-*"), "no job that waits matches"),
+    (2, Given("cluster recovery approve --by-job nothing-*"), "no waiting job matches"),
     (2, Given("cluster maintenance off --note x"), "have no effect with off"),
     (3, Given("backfills show nothing~b1"), "there is no backfill"),
     (2, Given("jobs apply -f wrong.yaml"), "did you mean timeout?"),
@@ -493,7 +493,7 @@ CHANGES: Sequence[tuple[Given, Role]] = [
 def test_a_refused_viewer_sees_the_required_role_in_one_line(both: Both, given: Given, needed: Role) -> None:
     refused = both.run(given, api=True, user="ada")
     assert (refused.code, refused.stdout) == (1, "")
-    assert refused.stderr == f"error: this login may not do that: ada is viewer; this requires {needed}\n"
+    assert refused.stderr == f"error: this login may not do that: ada has the role viewer; this requires {needed}\n"
 
 
 def test_the_audit_log_names_the_logged_in_user_not_the_machines(both: Both) -> None:

@@ -105,7 +105,7 @@ SCENES = {
         report=False,
         prints=(
             "Busiest minutes",
-            "it has the label spread=false",
+            "the label spread=false prevents a move",
             "3 of 4 jobs to move",
             "H 2 * * mon-fri",
             "job.spread",

@@ -87,11 +87,11 @@ def test_more_than_ten_thousand_fires_are_no_number() -> None:
 @pytest.mark.parametrize(
     ("schedule", "why"),
     [
-        (Once(NOON), "its `at` is past"),
-        (Once(WEEK), "its `at` is already covered by a run"),
-        (Every("1h", end=NOON), "its `end` is past"),
-        (Cron("0 0 1 1 *", end=WEEK), "no time of its schedule is left before its `end`"),
-        (Cron("0 0 1 1 *"), "its schedule has no time left"),
+        (Once(NOON), "its `at` has passed"),
+        (Once(WEEK), "a run already covers its `at`"),
+        (Every("1h", end=NOON), "its `end` has passed"),
+        (Cron("0 0 1 1 *", end=WEEK), "its schedule has no times left before its `end`"),
+        (Cron("0 0 1 1 *"), "its schedule has no times left"),
     ],
 )
 def test_a_schedule_that_is_over_has_a_reason(schedule: Schedule, why: str) -> None:

@@ -102,7 +102,7 @@ def test_the_summary_has_every_part_and_cannot_be_broken_by_an_error() -> None:
         failures=group(failed),
         marks=marks_of([happened(3, LeaderElected("node-b", 8))]),
         latest_ms=24_300.0,
-        notes=["Events of that time are no longer kept."],
+        notes=["Events for this time range are no longer stored."],
     )
     page = markdown(incident)
     assert "# Incident summary, 2026-11-21 12:00:00 to 2026-11-21 12:30:00\n" in page
@@ -112,4 +112,4 @@ def test_the_summary_has_every_part_and_cannot_be_broken_by_an_error() -> None:
     assert row.count(" | ") == 6
     assert "a \\| b" in row
     assert "- 2026-11-21 12:03:00: node-b is the leader, term 8" in page
-    assert page.endswith("## Not recorded\n\n- Events of that time are no longer kept.\n")
+    assert page.endswith("## Not recorded\n\n- Events for this time range are no longer stored.\n")

@@ -62,7 +62,7 @@ calendars:
     [
         ("calendars: [de]", "0.yaml:1: calendars: expected a mapping of names, got a list"),
         ("jobs: []", "0.yaml:1: has no calendars (write calendars: and the calendars by name below it)"),
-        ("calendars:\n  de: []\nmore: 1", "0.yaml:3: more: unknown key beside calendars (remove it)"),
+        ("calendars:\n  de: []\nmore: 1", "0.yaml:3: more: unknown key next to calendars (remove it)"),
         ("calendars:\n  De: []", "0.yaml:2: calendars.De.name: 'De' is not a calendar name"),
         ("calendars:\n  de: {tz: Berlin}", "0.yaml:2: calendars.de.tz: there is no time zone 'Berlin'"),
         ("calendars:\n  de: {dayz: []}", "0.yaml:2: calendars.de.dayz: unknown key (did you mean days?)"),

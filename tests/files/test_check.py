@@ -121,7 +121,7 @@ jobs:
     )
     warned = {one.line: one.what for one in checked.warnings}
     assert list(warned) == [3, 5, 6, 7, 9]
-    assert warned[3] == "is past, so the job never runs again"
+    assert warned[3] == "has passed, so the job never runs again"
     assert warned[5].startswith("never fires")
     assert "fires on days that match either one" in warned[6]
     assert warned[7].startswith("never fires")

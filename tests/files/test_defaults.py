@@ -174,7 +174,7 @@ def test_defaults_that_are_none_are_refused(defaults: str, problem: str) -> None
 
 def test_a_misspelt_key_beside_the_jobs_gets_the_known_one() -> None:
     assert problems_of("default: {tz: UTC}\njobs: []\n") == [
-        "a.yaml:1: default: unknown key beside jobs (did you mean defaults?)"
+        "a.yaml:1: default: unknown key next to jobs (did you mean defaults?)"
     ]
 
 

@@ -151,7 +151,7 @@ jobs:
 def test_invalid_yaml_is_reported_with_its_line() -> None:
     assert problems_of('name: a\nrun:\n  shell: "x\ntimeout: 5s\n') == [
         (
-            "a.yaml:4: not YAML: while scanning a quoted scalar: found unexpected end of stream, begun in line 3"
+            "a.yaml:4: not YAML: while scanning a quoted scalar: found unexpected end of stream, started in line 3"
             " (look at quotes, brackets and indentation)"
         )
     ]
@@ -185,7 +185,7 @@ def test_a_file_without_jobs_is_refused(text: str) -> None:
         ),
         (
             "jobs: []\nversion: {}\n",
-            "a.yaml:2: version: unknown key beside jobs (move it into the jobs, or remove it)",
+            "a.yaml:2: version: unknown key next to jobs (move it into the jobs, or remove it)",
         ),
         ("jobs:\n  - 5\n", "a.yaml:2: jobs[0]: expected a mapping, got the number 5"),
     ],
@@ -465,7 +465,7 @@ def test_an_anchor_may_be_a_key_and_a_merge_may_name_a_list() -> None:
 def test_an_anchor_that_occurs_twice_is_refused() -> None:
     assert problems_of("name: &x a\nrun: &x {shell: b}\n") == [
         (
-            "a.yaml:2: not YAML: found duplicate anchor; first occurrence: second occurrence, begun in line 1"
+            "a.yaml:2: not YAML: found duplicate anchor; first occurrence: second occurrence, started in line 1"
             " (look at quotes, brackets and indentation)"
         )
     ]

@@ -36,7 +36,7 @@ def test_a_limit_is_a_number_a_rate_or_a_mapping(tmp_path: Path) -> None:
     [
         ("limits: [db]", "0.yaml:1: limits: expected a mapping of names, got a list"),
         ("jobs: []", "0.yaml:1: has no limits (write limits: and the limits by name below it)"),
-        ("limits:\n  db: 4\nmore: 1", "0.yaml:3: more: unknown key beside limits (remove it)"),
+        ("limits:\n  db: 4\nmore: 1", "0.yaml:3: more: unknown key next to limits (remove it)"),
         ("limits:\n  db: 4\n  A b: 4", "0.yaml:3: limits.A b.name: 'A b' is not a limit name"),
         ("limits:\n  db: 0", "0.yaml:2: limits.db.limit: limit is 0; it must be 1 to 100000"),
         ("limits:\n  db: {}", "0.yaml:2: limits.db: has neither limit nor rate (add one of them"),

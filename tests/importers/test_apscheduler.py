@@ -142,7 +142,7 @@ def test_a_trigger_object_has_the_zone_of_the_machine_and_not_of_the_scheduler(t
         ("work.run, 'date'", "it runs once, as soon as it is added"),
         ("work.run", "it has no trigger"),
         ("work.run, 'interval', hours=int(settings.hours)", "the value of int(settings.hours) is not in this file"),
-        ("work.run, 'interval', seconds=0.1", "is not possible"),
+        ("work.run, 'interval', seconds=0.1", "is not allowed"),
         ("lambda: 1, 'interval', hours=1", "lambda: 1 is not a function of a module"),
         ("self.run, 'interval', hours=1", "self.run is not a function of a module"),
         ("run, 'interval', hours=1", "the module of run is not known"),

@@ -126,7 +126,7 @@ def test_entries_and_periodic_tasks(tmp_path: Path) -> None:
         ('{"task": "x.y", "schedule": 60, "args": (16, 16)}', "its arguments have no names"),
         ('{"task": "fetch-rates", "schedule": 60}', "does not tell its function"),
         ('{"task": "celery.backend_cleanup", "schedule": 60}', "is a part of Celery"),
-        ('{"task": "x.y", "schedule": 0.5}', "an interval of '500ms' is not possible"),
+        ('{"task": "x.y", "schedule": 0.5}', "an interval of '500ms' is not allowed"),
         ('{"task": "x.y", "schedule": 0}', "its interval is 0 seconds"),
         ('{"task": "x.y", "schedule": crontab(minute=61)}', "crontab does not accept minute=61"),
         ('{"task": "x.y", "schedule": crontab(hours=1)}', "crontab has the argument 'hours'"),

@@ -288,7 +288,7 @@ async def test_some_jobs_are_approved_and_some_skipped_while_the_others_wait() -
         await cluster.elapse(5)
         await cluster.service.catch_up.approve(only="billing-*", by="ada")
         await cluster.service.catch_up.skip(only="mail-*", by="bob")
-        with pytest.raises(InvalidInput, match="no job that waits matches 'nothing'"):
+        with pytest.raises(InvalidInput, match="no waiting job matches 'nothing'"):
             await cluster.service.catch_up.approve(only="nothing")
         await cluster.elapse(30)
         assert sorted(started(cluster)) == [f"billing-{n}" for n in range(3)]

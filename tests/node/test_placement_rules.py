@@ -251,7 +251,7 @@ async def test_a_run_that_no_node_can_ever_hold_is_reported_with_the_figures() -
         job = a_job(resources=ResourceAmount(cpu=8))
         [warned] = await cluster.service.jobs.applied([job])
         lack = "cpu: needs 8, has 4"
-        assert list(warned.warnings) == [f"no live node can run it, so its runs will wait (a: {lack})"]
+        assert list(warned.warnings) == [f"no live node can run this job, so its runs will wait (a: {lack})"]
         run = await cluster.service.jobs.trigger("large")
         await cluster.elapse(15)
         events = [one.event for one in await cluster.backends.events.find(limit=1000)]

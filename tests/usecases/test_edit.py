@@ -127,8 +127,8 @@ async def test_jobs_that_no_live_node_can_run_are_named_before_and_after_they_ar
     assert await warned() == [[], []]
     await bench.backends.membership.report(a_report("a", capabilities=Capabilities(shell=False)), 60)
     assert await warned() == [
-        ["no live node can run it, so its runs will wait (a: does not run commands (ALLOW_SHELL))"],
-        ["no live node can run it, so its runs will wait (a: no label gpu (needs gpu=yes))"],
+        ["no live node can run this job, so its runs will wait (a: does not run commands (ALLOW_SHELL))"],
+        ["no live node can run this job, so its runs will wait (a: no label gpu (needs gpu=yes))"],
     ]
     await bench.backends.membership.report(a_report("b", labels={"gpu": "yes"}), 60)
     assert await warned() == [[], []]
@@ -330,7 +330,7 @@ async def test_a_conflict_in_a_batch_counts_the_jobs_that_were_applied(bench: Be
         return record.name != "b" and await replace_one(record, rev)
 
     bench.backends.jobs.replace = b_is_always_beaten  # type: ignore[method-assign]
-    with pytest.raises(Conflict, match=r"job 'b' keeps changing concurrently; try again \(2 of 3 jobs are applied"):
+    with pytest.raises(Conflict, match=r"job 'b' keeps changing concurrently; try again \(2 of 3 jobs were applied"):
         await bench.service.jobs.apply([a_job(name, timeout=MINUTE) for name in "abc"])
     assert [(await bench.record(name)).ver for name in "abc"] == [2, 1, 2]
 

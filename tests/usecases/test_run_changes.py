@@ -90,13 +90,13 @@ def once(at: datetime, policy: MisfirePolicy = MisfirePolicy.FIRE_ONCE) -> Job:
 @pytest.mark.parametrize(
     ("wanted", "warnings"),
     [
-        (once(NOON - timedelta(days=1)), ["its `at` is past, so the job runs at once, and never again"]),
+        (once(NOON - timedelta(days=1)), ["its `at` has passed, so the job runs once, immediately"]),
         (
             once(NOON - timedelta(days=1), MisfirePolicy.SKIP),
-            ["its `at` is past, so it is recorded as skipped, and never again"],
+            ["its `at` has passed, so the run is recorded as skipped and the job never runs"],
         ),
         (once(NOON + timedelta(days=1)), []),
-        (job("ended", Every("1h", end=NOON)), ["this job never runs again: its `end` is past"]),
+        (job("ended", Every("1h", end=NOON)), ["this job never runs again: its `end` has passed"]),
         (job("off", Every("1h", end=NOON), enabled=False), []),
         (job("by-hand"), []),
         (job("daily", DAILY), []),

@@ -87,7 +87,7 @@ async def test_a_job_that_is_changed_before_the_write_stops_the_change_and_the_e
     with pytest.raises(Conflict) as caught:
         await bench.service.spread.apply(moves, by="ada")
     assert str(caught.value) == (
-        "job 'job-0001' is at version 2, not 1: someone else changed it; 2 of 3 jobs are moved, job-0001 not "
+        "job 'job-0001' is at version 2, not 1: someone else changed it; 2 of 3 jobs were moved, but not job-0001 "
         "(plan again and apply the new plan)"
     )
     [entry] = await bench.backends.audit.find(AuditQuery(action="job.spread"))
@@ -125,7 +125,7 @@ async def test_applying_the_same_moves_again_finishes_what_an_outage_interrupted
     before_write(bench, monkeypatch, fail, 3)
     with pytest.raises(BackendUnavailable) as caught:
         await bench.service.spread.apply(moves, by="ada")
-    assert "of 5 jobs are moved" in caught.value.__notes__[0]
+    assert "of 5 jobs were moved" in caught.value.__notes__[0]
     assert 0 < len(await bench.crons()) < 5
     monkeypatch.undo()
     done = await bench.service.spread.apply(moves, by="ada")

@@ -110,7 +110,7 @@ class UserPage(Schema):
     """Users, by name."""
 
     items: list[UserSchema]
-    """The users; the admin of the settings is not included."""
+    """The users; the admin from the settings is not included."""
     next_cursor: str | None
     """For the next page; null: this is the last page."""
 

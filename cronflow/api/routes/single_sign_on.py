@@ -159,7 +159,7 @@ async def finish_single_sign_on(
     proof = request.cookies.get(_cookie(state), "")
     try:
         if not proof:
-            raise SignInRefused("expired", "this login was begun in another browser, or has expired")
+            raise SignInRefused("expired", "this login was started in another browser or has expired")
         if error or not code:
             raise SignInRefused("refused", f"the identity provider refused: {_printable(error)}")
         given, goal = await single_sign_on.finish_page(state, proof, code, iss)

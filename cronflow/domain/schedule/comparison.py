@@ -84,8 +84,8 @@ def compare(
 def why_over(schedule: Schedule, now: datetime) -> str:
     """Why a schedule that has no next fire has none, after `this job never runs again:`."""
     if isinstance(schedule, Once):
-        return "its `at` is past" if schedule.at <= now else "its `at` is already covered by a run"
+        return "its `at` has passed" if schedule.at <= now else "a run already covers its `at`"
     end = getattr(schedule, "end", None)
     if end is not None and end <= now:
-        return "its `end` is past"
-    return "its schedule has no time left" if end is None else "no time of its schedule is left before its `end`"
+        return "its `end` has passed"
+    return "its schedule has no times left" if end is None else "its schedule has no times left before its `end`"

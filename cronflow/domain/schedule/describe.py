@@ -56,7 +56,7 @@ def _rules(schedule: Repeating) -> Iterator[str]:
     if isinstance(schedule, Cron | Every) and schedule.dst != DEFAULT_DST:
         gap, overlap = schedule.dst.gap, schedule.dst.overlap
         if gap is not DEFAULT_DST.gap:
-            yield "shifted with the clocks" if gap is GapPolicy.SHIFT else "not when the clocks skip it"
+            yield f"{'shifted' if gap is GapPolicy.SHIFT else 'skipped'} when the clocks go forward"
         if overlap is not DEFAULT_DST.overlap:
             which = "both times" if overlap is RepeatPolicy.BOTH else "the second time"
             yield f"{which} when the clocks go back"
@@ -69,7 +69,7 @@ def _rules(schedule: Repeating) -> Iterator[str]:
     if schedule.only_in:
         yield f"only in {_join([_entry(one) for one in schedule.only_in], 'or')}"
     if schedule.max_runs is not None:
-        yield "one run in all" if schedule.max_runs == 1 else f"{schedule.max_runs:,} runs in all"
+        yield "1 run in total" if schedule.max_runs == 1 else f"{schedule.max_runs:,} runs in total"
     start, end = schedule.start, schedule.end
     if start is not None:
         yield f"from {to_the_minute(start)}" + ("" if end is None else f" until {to_the_minute(end)}")

@@ -33,7 +33,7 @@ class SkippedFire(NamedTuple):
 
 @dataclass(slots=True)
 class ExclusionChanges:
-    """The fires that are skipped from now on, or are no instants any more, and those that are allowed from now on.
+    """The fires that are skipped from now on, or are no longer in the schedule, and those that are allowed from now on.
     `more`: there may be others.
     """
 
@@ -98,7 +98,7 @@ def _by_fire(old: Schedule, new: Schedule, first: datetime, until: datetime) -> 
     changes.more = changes.more or len(gone) > MOST_SHOWN or len(come) > MOST_SHOWN
     for fire in gone[:MOST_SHOWN]:
         excluded = exclusion(new, fire)
-        changes.skipped.append(SkippedFire(fire, "no instant any more" if excluded is None else excluded.reason))
+        changes.skipped.append(SkippedFire(fire, "no longer in the schedule" if excluded is None else excluded.reason))
     changes.allowed += come[:MOST_SHOWN]
     return changes
 

@@ -165,7 +165,7 @@ class Every(Rules):
         exact = parse_duration(interval)
         if exact < SECOND or exact % SECOND:
             remedy = "write a whole number of seconds, at least 1s"
-            raise InvalidInput(Problem("", f"an interval of {_written(interval)} is not possible", remedy))
+            raise InvalidInput(Problem("", f"an interval of {_written(interval)} is not allowed", remedy))
         zones.find_zone(_text(tz, "the time zone"))
         if time is not None:
             _check_clock(time)
@@ -309,7 +309,7 @@ def _check_rules(schedule: Cron | Every | AnyOf) -> None:
     if not (jitter or schedule.has_exclusions) and schedule.max_runs is None:
         return
     if not _NO_TIME <= jitter <= LONGEST_JITTER or jitter % SECOND:
-        what = f"a jitter of {format_duration(jitter)} is not possible"
+        what = f"a jitter of {format_duration(jitter)} is not allowed"
         raise InvalidInput(Problem("", what, "write a whole number of seconds, at most 1d"))
     if schedule.max_runs is not None and not 1 <= schedule.max_runs <= MOST_RUNS:
         what = f"max_runs is {schedule.max_runs}; it must be at least 1"

@@ -629,7 +629,7 @@ test('jobs that start together are spread in one change, which can be undone', a
   await card.getByRole('button', { name: 'Show all 12' }).click();
   await expect(card.getByRole('row')).toHaveCount(13);
   await card.getByText('11 of 14 jobs stay in place').click();
-  await expect(card.getByText('because it starts in several minutes of an hour')).toBeVisible();
+  await expect(card.getByText('because runs start in several minutes of an hour')).toBeVisible();
   expect(await axe(user, 'a plan', { switches: true })).toEqual([]);
   // A plan belongs to the label that it was made for.
   await card.getByLabel('Label').selectOption('');

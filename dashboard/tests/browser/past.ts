@@ -61,7 +61,7 @@ export function past(world: World, path: string, query: URLSearchParams): unknow
     const found = marks(world, since, until);
     return {
       since: iso(since), until: iso(until), ended: { succeeded: 1200, failed: 12 }, failures: [failure], jobs: failure.jobs, marks: found, latest_ms: 24_300,
-      notes: ['Counts and lateness are kept per hour, so they include the rest of the first one.'],
+      notes: ['Counts and lateness are stored per hour, so they include all of the first hour.'],
       markdown: `# Incident summary, ${iso(since)} to ${iso(until)}\n\n- Failed and lost runs: 12, of 2 jobs\n- Longest lateness: about 24.3 s\n\n${found.map((mark) => `- ${mark.words}`).join('\n')}\n`,
     } satisfies Schemas['IncidentSchema'];
   }

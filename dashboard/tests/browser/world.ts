@@ -435,7 +435,7 @@ export class World {
     const picture = (peak: number) => ({ at: iso(night), peak, peaks: peaks(peak), hour: iso(night), minutes: minutes(peak) });
     return {
       applied: false, by: by ?? 'shift', first: iso(first), selected: label === undefined ? 36 : 14, more: false, moves,
-      left_out: [{ why: 'it starts in several minutes of an hour', jobs: 2, names: ['sync-tokens', 'fraud-scores'] }, { why: 'no other job starts in the same minute', jobs: 9, names: this.named5(9, 5) }],
+      left_out: [{ why: 'runs start in several minutes of an hour', jobs: 2, names: ['sync-tokens', 'fraud-scores'] }, { why: 'no other job starts in the same minute', jobs: 9, names: this.named5(9, 5) }],
       before: picture(this.spread ? 3 : 46), after: picture(3),
     };
   }

@@ -179,13 +179,13 @@ IANA = "(write an IANA name such as Europe/Berlin, or UTC)"
         ),
         (
             lambda: Every("500ms"),
-            "an interval of '500ms' is not possible (write a whole number of seconds, at least 1s)",
+            "an interval of '500ms' is not allowed (write a whole number of seconds, at least 1s)",
         ),
-        (lambda: Every(0), "an interval of 0 is not possible (write a whole number of seconds, at least 1s)"),
-        (lambda: Every(1.5), "an interval of 1.5 is not possible (write a whole number of seconds, at least 1s)"),
+        (lambda: Every(0), "an interval of 0 is not allowed (write a whole number of seconds, at least 1s)"),
+        (lambda: Every(1.5), "an interval of 1.5 is not allowed (write a whole number of seconds, at least 1s)"),
         (
             lambda: Every(timedelta(milliseconds=2500)),
-            "an interval of 0:00:02.500000 is not possible (write a whole number of seconds, at least 1s)",
+            "an interval of 0:00:02.500000 is not allowed (write a whole number of seconds, at least 1s)",
         ),
         (lambda: Every("soon"), "'soon' is not a duration; write 500ms, 30s, 5m, 2h or 1d"),
         (

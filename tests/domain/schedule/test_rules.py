@@ -232,7 +232,10 @@ def test_a_schedule_that_calendars_exclude_for_ever_has_no_next_fire() -> None:
     [
         (
             Cron("30 2 * * *", BERLIN, dst=Dst(GapPolicy.SHIFT, RepeatPolicy.BOTH)),
-            "at 02:30 every day (Europe/Berlin), shifted with the clocks, both times when the clocks go back",
+            (
+                "at 02:30 every day (Europe/Berlin), "
+                "shifted when the clocks go forward, both times when the clocks go back"
+            ),
         ),
         (
             Cron("0 18 * * *", business_day=(1, -2, -1), calendars=("holidays",)),
@@ -242,10 +245,10 @@ def test_a_schedule_that_calendars_exclude_for_ever_has_no_next_fire() -> None:
             AnyOf((Cron("0 9 * * MON-FRI"), Cron("0 11 * * SAT", BERLIN)), jitter=timedelta(seconds=30)),
             "at 09:00, Monday to Friday (UTC); at 11:00 every Saturday (Europe/Berlin), up to 30s later",
         ),
-        (Every("30m", after_completion=True, max_runs=5), "30m after each run ends, 5 runs in all"),
+        (Every("30m", after_completion=True, max_runs=5), "30m after each run ends, 5 runs in total"),
         (
             Every("1h", only_in=(WeeklyHours((1, 2, 3, 4, 5), time(9), time(17)),), max_runs=1),
-            "every hour, only in Monday to Friday 09:00 to 17:00, one run in all",
+            "every hour, only in Monday to Friday 09:00 to 17:00, 1 run in total",
         ),
     ],
 )
