@@ -672,7 +672,7 @@ class Cluster:
         return self._client.send(Call("POST", path_of("cluster", "stepdown")))
 
     def maintenance(self, *, on: bool, note: str = "", until: datetime | None = None) -> MaintenanceSchema:
-        """Turn the maintenance mode on, at most until an instant, or off: while it is on, nothing new starts."""
+        """Turn the maintenance mode on, at most until an instant, or off: while it is on, no new runs start."""
         body = given(on=on, note=note or None, until=instant(until))
         return self._client.send(Call("PUT", path_of("cluster", "maintenance"), body=body, repeatable=True))
 

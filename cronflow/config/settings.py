@@ -179,7 +179,7 @@ class Settings:
     http_breaker_failures: int = _setting(5, values.number(int, 1, 1000))
     """Failures in a row of one host after which HTTP jobs do not call it for a while."""
     http_breaker_reset: timedelta = _setting("30s", values.duration("1s", "1d"))
-    """How long they do not call it. Their runs wait, without using an attempt; then one request tries the host."""
+    """How long HTTP jobs do not call it. Their runs wait, without using an attempt; then one request tries the host."""
     admin_user: str = _setting("admin", values.name("user"))
     """User name of the first admin."""
     admin_password: str | None = _hidden(values.password)
@@ -205,8 +205,8 @@ class Settings:
     oidc_client_secret_file: Path | None = _setting(None, values.folder, shown=False)
     """File with the secret."""
     oidc_scopes: tuple[str, ...] = _setting("openid, profile, email", values.scopes)
-    """What CronFlow asks the identity provider for. Many need `offline_access`, so that logins last longer than an
-    hour, and some need `groups`.
+    """Scopes that CronFlow requests from the identity provider. Many providers need `offline_access` for logins that
+    last longer than an hour, and some need `groups`.
     """
     oidc_groups_claim: str = _setting("groups", values.line)
     """The claim with the groups of a person, such as `roles` or `realm_access.roles`."""
@@ -216,7 +216,7 @@ class Settings:
     `ops=editor+shell+secrets`.
     """
     oidc_name: str = _setting("single sign-on", values.line)
-    """What the button on the login page says: Sign in with …."""
+    """The name on the login button: Sign in with …."""
     secrets_key: tuple[bytes, ...] | None = _hidden(values.sealing_keys)
     """Key that seals secrets: 32 bytes in base64, the same for the API and all nodes. With several keys, separated by
     commas, the first one seals.

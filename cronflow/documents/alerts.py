@@ -29,9 +29,9 @@ class WebhookForm(TypedDict):
     `${secret:NAME}`.
     """
     secret: Annotated[str | None, Key(optional(text))]
-    """The secret that signs them, as `${secret:NAME}`; null: not signed. Only with the format `json`."""
+    """The secret that signs the requests, as `${secret:NAME}`; null: not signed. Only with the format `json`."""
     format: Annotated[WebhookFormat, Key(choice(WebhookFormat))]
-    """What is sent: the JSON of CronFlow, a message for Slack or Microsoft Teams, or a ping."""
+    """The format of what is sent: CronFlow's JSON, a message for Slack or Microsoft Teams, or a ping."""
 
 
 WEBHOOK = DocumentTable(WebhookForm, Webhook)
@@ -79,15 +79,15 @@ QuietForm = TypedDict(
         "to": Annotated[
             str,
             Key(text, attribute="end", sample="07:00", missing='add the time at which it ends, like "07:00"'),
-            "The time of day at which it ends, maybe on the next day.",
+            "The time of day at which it ends, possibly on the next day.",
         ],
         "tz": Annotated[str, Key(text), "The IANA time zone of these times."],
         "days": Annotated[list[Weekday], Key(_days, list), "The days on which it begins; empty: every day."],
-        "urgent": Annotated[list[AlertKind], Key(_kinds, list), "What is sent all the same."],
+        "urgent": Annotated[list[AlertKind], Key(_kinds, list), "Kinds that are sent anyway."],
     },
 )
 
-QuietForm.__doc__ = "When notifications wait. The time may pass midnight."
+QuietForm.__doc__ = "A time of day during which notifications wait; it may pass midnight."
 
 
 QUIET = DocumentTable(QuietForm, QuietTime)
@@ -95,12 +95,12 @@ _first_kind = (AlertKind.FAILED,)
 
 
 class DeadLettersForm(TypedDict):
-    """From how many open dead letters on to notify."""
+    """The numbers of open dead letters at which to notify."""
 
     warn: Annotated[int, Key(whole)]
-    """A warning."""
+    """The number for a warning."""
     critical: Annotated[int, Key(whole)]
-    """A critical notification."""
+    """The number for a critical notification."""
 
 
 DEAD_LETTERS = DocumentTable(DeadLettersForm, DeadLetterLimits)
@@ -143,7 +143,7 @@ class AlertForm(TypedDict):
     ]
     """Where notifications are sent; an alert has either a webhook or e-mail."""
     email: Annotated[EmailForm | None, Key(optional(EMAIL.read), optional(EMAIL.write))]
-    """Who gets them by e-mail."""
+    """Where notifications are sent by e-mail."""
     late_after: Annotated[LengthForm, LENGTH]
     """A fire is late when no attempt has started this long after it."""
     no_leader_after: Annotated[LengthForm, LENGTH]
@@ -151,7 +151,7 @@ class AlertForm(TypedDict):
     retries: Annotated[int, Key(whole)]
     """A run with more retries than this is reported."""
     dead_letters: Annotated[DeadLettersForm, Key(DEAD_LETTERS.read, DEAD_LETTERS.write)]
-    """From how many dead letters on it notifies."""
+    """The numbers of dead letters at which it notifies."""
     retry_rate: Annotated[float, Key(number)]
     """The share of retries among all attempts of the last hour, between 0 and 1, above which it notifies."""
     report: Annotated[ReportTimeForm, Key(REPORT_TIME.read, REPORT_TIME.write)]
@@ -161,9 +161,9 @@ class AlertForm(TypedDict):
     heartbeat_every: Annotated[LengthForm, LENGTH]
     """How often a heartbeat is sent while the cluster is healthy."""
     group: Annotated[GroupForm | None, Key(optional(GROUP.read), optional(GROUP.write))]
-    """How notifications are combined; null: each is sent by itself."""
+    """How notifications are combined; null: each is sent separately."""
     quiet: Annotated[QuietForm | None, Key(optional(QUIET.read), optional(QUIET.write))]
-    """When notifications wait, to be sent in one message at its end; null: never."""
+    """A quiet time: notifications wait and are sent in one message at its end; null: none."""
     enabled: Annotated[bool, Key(flag)]
     """Whether it sends notifications."""
 

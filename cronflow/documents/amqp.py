@@ -17,7 +17,7 @@ class AmqpReplyForm(TypedDict):
     """Where the consumer sends its reply."""
 
     queue: Annotated[str | None, OPTIONAL_TEXT]
-    """How the names of the nodes' queues begin; null: `cronflow.NAMESPACE.replies`."""
+    """Prefix of the names of the nodes' reply queues; null: `cronflow.NAMESPACE.replies`."""
 
 
 AMQP_REPLY = DocumentTable(AmqpReplyForm, AmqpReply)
@@ -28,23 +28,23 @@ class AmqpMessageForm(TypedDict):
     """A message for RabbitMQ, or another broker that speaks AMQP 0-9-1."""
 
     url: Annotated[str, Key(text, sample="amqp://host", missing="add the address of the broker")]
-    """An amqp:// or amqps:// address, best from a secret: `${secret:NAME}`."""
+    """An amqp:// or amqps:// address, preferably from a secret: `${secret:NAME}`."""
     exchange: Annotated[str, TEXT]
     """The exchange; empty: the default exchange, which delivers to the queue that `routing_key` names."""
     routing_key: Annotated[str, TEXT]
     """The routing key."""
     body: Annotated[str | None, OPTIONAL_TEXT]
-    """Sent unchanged."""
+    """The body, sent unchanged."""
     content_type: Annotated[str, TEXT]
-    """What the body is."""
+    """MIME type of the body."""
     headers: Annotated[dict[str, str], TEXTS]
-    """Added to `CronFlow-Run`, `CronFlow-Fence` and the others, which every message has."""
+    """Headers, in addition to `CronFlow-Run`, `CronFlow-Fence` and the others that every message has."""
     persistent: Annotated[bool, Key(flag)]
     """Whether the broker stores the message on disk, in a durable queue."""
     mandatory: Annotated[bool, Key(flag)]
     """Whether the attempt fails if no queue receives the message."""
     expiration: Annotated[LengthForm | None, OPTIONAL_LENGTH]
-    """How long it may wait in a queue; null: for ever, or with `reply` until the attempt times out."""
+    """How long it may wait in a queue; null: no limit, or with `reply` until the attempt times out."""
     reply: Annotated[AmqpReplyForm | None, OPTIONAL_REPLY]
     """Whether the run stays open until the consumer replies; null: it ends when the broker confirms the message."""
 

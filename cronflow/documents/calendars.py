@@ -53,18 +53,18 @@ class DayForm(TypedDict):
     day: Annotated[str, Key(_read_day, sample=date(2000, 1, 1))]
     """`2026-12-25`, or `12-25` for every year."""
     name: Annotated[str, TEXT]
-    """What it is called."""
+    """Name."""
 
 
 class DaySpanForm(TypedDict):
     """Several days in a row."""
 
     first: Annotated[str, Key(date_of, date.isoformat, sample=date(2000, 1, 1))]
-    """The first one, such as `2026-12-24`."""
+    """The first day, such as `2026-12-24`."""
     last: Annotated[str, Key(date_of, date.isoformat, sample=date(2999, 1, 1), missing="add the last day")]
-    """The last one, included."""
+    """The last day, included."""
     name: Annotated[str, TEXT]
-    """What they are called."""
+    """Name."""
 
 
 def _make_day(day: date | YearlyDay, name: str = "") -> DaySpan | YearlyDay:
@@ -164,11 +164,11 @@ class WindowForm(TypedDict):
     start: Annotated[str, Key(_read_end, _write_end, sample=_TEN, missing="add the start")]
     """Local time such as `2026-12-20T18:00:00`, an instant with an offset, or a time of day such as `09:00`."""
     end: Annotated[str, Key(_read_end, _write_end, sample=_ELEVEN, missing="add the end")]
-    """Like `start`, and not included."""
+    """Like `start`; not included."""
     days: Annotated[str | None, Key(lambda value: None if value is None else read_weekdays(value), _write_weekdays)]
-    """The weekdays of a time of day, such as `mon-fri`; null: every day."""
+    """The weekdays on which times of day apply, such as `mon-fri`; null: every day."""
     name: Annotated[str, TEXT]
-    """What it is called."""
+    """Name."""
 
 
 class _Ends:
@@ -229,9 +229,9 @@ class CalendarForm(TypedDict):
     name: Annotated[str, Key(text, sample="calendar", missing="give the calendar a name")]
     """1 to 100 of a-z, 0-9, '.', '_', '-', beginning with a letter or digit."""
     description: Annotated[str, TEXT]
-    """For people."""
+    """Free text."""
     tz: Annotated[str | None, OPTIONAL_TEXT]
-    """The IANA zone of its days and times; null: that of the schedule which uses it."""
+    """The IANA zone of its days and times; null: that of the schedule that uses it."""
     days: Annotated[
         list[str | DayForm | DaySpanForm],
         Key(

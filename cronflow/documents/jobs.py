@@ -96,7 +96,7 @@ OPTIONAL_COUNT = Key(optional(whole))
 
 
 class LimitsForm(TypedDict):
-    """What each process of the command may use at most; null: as much as the node."""
+    """The most that each process of the command may use; null: as much as the node."""
 
     cpu: Annotated[LengthForm | None, OPTIONAL_LENGTH]
     """CPU time, in whole seconds."""
@@ -126,9 +126,9 @@ class ShellForm(TypedDict):
     run_as: Annotated[str | None, OPTIONAL_TEXT]
     """The user to run as, one of ALLOW_RUN_AS; null: the user of the node."""
     when_present: Annotated[str | None, OPTIONAL_TEXT]
-    """A file: on a node where it does not exist, the run is skipped; null: it always runs."""
+    """A file: the run is skipped on a node where it does not exist; null: always run."""
     limits: Annotated[LimitsForm, LIMITS_KEY]
-    """What each of its processes may use at most."""
+    """The most that each of its processes may use."""
 
 
 class ArgvForm(TypedDict):
@@ -143,9 +143,9 @@ class ArgvForm(TypedDict):
     run_as: Annotated[str | None, OPTIONAL_TEXT]
     """The user to run as, one of ALLOW_RUN_AS; null: the user of the node."""
     when_present: Annotated[str | None, OPTIONAL_TEXT]
-    """A file: on a node where it does not exist, the run is skipped; null: it always runs."""
+    """A file: the run is skipped on a node where it does not exist; null: always run."""
     limits: Annotated[LimitsForm, LIMITS_KEY]
-    """What each of its processes may use at most."""
+    """The most that each of its processes may use."""
 
 
 _statuses = list_of(whole, "HTTP statuses")
@@ -159,9 +159,9 @@ class RequestForm(TypedDict):
     url: Annotated[str, Key(text, sample="http://host", missing="add the address that the request goes to")]
     """An http:// or https:// address."""
     headers: Annotated[dict[str, str], TEXTS]
-    """Added to `Idempotency-Key` and `CronFlow-Fence`, which every request has."""
+    """Headers, in addition to `Idempotency-Key` and `CronFlow-Fence`, which every request has."""
     body: Annotated[str | None, OPTIONAL_TEXT]
-    """Sent unchanged."""
+    """The body, sent unchanged."""
     expect: Annotated[
         list[int], Key(lambda value: _statuses(value if isinstance(value, list | tuple) else [value]), list, also=int)
     ]
@@ -186,7 +186,7 @@ class AmqpForm(TypedDict):
 
 
 class SystemForm(TypedDict):
-    """Run a part of CronFlow; only system jobs do."""
+    """Run a system task of CronFlow; only for system jobs."""
 
     system: Annotated[str, Key(text, attribute="name", sample="sweep")]
     """Its name."""
@@ -243,9 +243,9 @@ class MisfireForm(TypedDict):
     late_after: Annotated[LengthForm, LENGTH]
     """A fire is missed when it is planned later than this."""
     grace: Annotated[LengthForm | None, OPTIONAL_LENGTH]
-    """A fire that is later than this is skipped; null: no limit."""
+    """Skip a fire that is later than this; null: no limit."""
     max_catch_up: Annotated[int, Key(whole)]
-    """With `catch_up`, how many run at most."""
+    """With `catch_up`, the maximum number of missed fires that run."""
 
 
 MISFIRE = DocumentTable(MisfireForm, Misfire)
@@ -266,11 +266,11 @@ class BreakerForm(TypedDict):
     """When failing runs are no longer retried."""
 
     threshold: Annotated[float, Key(number)]
-    """The error rate above which it opens."""
+    """The error rate above which the breaker opens."""
     window: Annotated[int, Key(whole)]
-    """How many of the last attempts count; with fewer it stays closed."""
+    """How many of the last attempts count; with fewer attempts the breaker stays closed."""
     cooldown: Annotated[LengthForm, LENGTH]
-    """A run that starts later than this and succeeds closes it."""
+    """A run that starts at least this long after the breaker opened, and succeeds, closes it."""
 
 
 BREAKER = DocumentTable(BreakerForm, Breaker)
@@ -300,11 +300,11 @@ class ConcurrencyForm(TypedDict):
     """How many runs with the same value of a key execute at the same time."""
 
     key: Annotated[str, Key(text, sample="{job}", missing='add the key, such as "{args.region}"')]
-    """A template over `{args.NAME}`, `{labels.NAME}` and `{job}`; runs of all jobs with its value count together."""
+    """A template of `{args.NAME}`, `{labels.NAME}` and `{job}`; all runs with the same value share the limit."""
     limit: Annotated[int, Key(whole)]
-    """How many of them execute at the same time at most."""
+    """The maximum number of these runs that execute at the same time."""
     on_full: Annotated[OnFull, Key(choice(OnFull))]
-    """What happens to a run when as many execute: it waits, is skipped, or replaces the one that began first."""
+    """What happens to a run when the limit is reached: it waits, is skipped, or replaces the run that started first."""
 
 
 class JobRateForm(TypedDict):
@@ -362,14 +362,14 @@ def _write_job_rate(rate: KeyedRate | None) -> JobRateForm | str | None:
 
 
 class UpstreamForm(TypedDict):
-    """A job that is followed."""
+    """A job that this job follows."""
 
     job: Annotated[str, Key(text, sample="job", missing="name the job that is followed")]
     """Its name."""
     on: Annotated[On, Key(choice(On))]
-    """Which ends of its runs count."""
+    """Whether its runs must succeed, fail, or just end."""
     within: Annotated[LengthForm | None, OPTIONAL_LENGTH]
-    """How long an end counts, also while it waits for the other jobs; null: for any time."""
+    """How long the end of a run counts, also while other jobs are awaited; null: no limit."""
 
 
 UPSTREAM = DocumentTable(UpstreamForm, Upstream)
@@ -394,14 +394,14 @@ def _write_after(after: tuple[Upstream, ...]) -> list[object]:
 
 
 class ReplacedLineForm(TypedDict):
-    """A crontab line. Without a user or host, those of any log line match."""
+    """A crontab line. Without a user or host, any user or host in the log matches."""
 
     command: Annotated[str, Key(text, sample="true", missing="copy the command from the crontab line")]
     """The command as cron logs it: the part after the user, up to the first `%`."""
     user: Annotated[str | None, OPTIONAL_TEXT]
     """The user whose crontab has it."""
     host: Annotated[str | None, OPTIONAL_TEXT]
-    """The host whose cron has it, as its log names it."""
+    """The host whose cron runs it, as named in its log."""
 
 
 REPLACED_LINE = DocumentTable(ReplacedLineForm, ReplacedLine)
@@ -416,9 +416,9 @@ class JobForm(TypedDict):
     name: Annotated[str, Key(text, sample="job", missing="give the job a name, such as nightly-report")]
     """1 to 100 of a-z, 0-9, '.', '_', '-', beginning with a letter or digit."""
     description: Annotated[str, TEXT]
-    """For people."""
+    """Free text."""
     schedule: Annotated[ScheduleForm | None, SCHEDULE]
-    """When; null: only on request."""
+    """When it runs; null: only on request."""
     run: Annotated[
         TargetForm,
         Key(
@@ -432,31 +432,31 @@ class JobForm(TypedDict):
     ]
     """What to run."""
     retry: Annotated[RetryForm, Key(read_retry, write_retry)]
-    """How often and after which delays to try again after a failure."""
+    """How often a failed run is retried, and with which delays."""
     timeout: Annotated[LengthForm, LENGTH]
-    """An attempt is stopped after it."""
+    """How long an attempt may run before it is stopped."""
     overlap: Annotated[Overlap, Key(choice(Overlap))]
     """What happens to a fire while another run of the job is open."""
     misfire: Annotated[MisfireForm, Key(_read_misfire, MISFIRE.write, also=MisfirePolicy)]
     """What happens to missed fires."""
     delivery: Annotated[Delivery, Key(choice(Delivery))]
-    """Which is worse after an interruption: running again, or not running."""
+    """Whether an interrupted run runs again (`at_least_once`) or not (`at_most_once`)."""
     start_guard: Annotated[StartGuard, Key(choice(StartGuard))]
     """Whether a start waits until it is recorded."""
     priority: Annotated[int, Key(whole)]
-    """0, the lowest, to 9."""
+    """From 0 (lowest) to 9 (highest)."""
     require: Annotated[dict[str, str], TEXTS]
-    """The labels that a node must have."""
+    """Labels that a node must have."""
     concurrency: Annotated[
         list[ConcurrencyForm | str], Key(read_concurrency, _write_concurrency, also=ConcurrencyForm | str | None)
     ]
-    """How many runs execute at the same time: names of limits that jobs share, and keys."""
+    """Limits on the runs that execute at the same time: names of shared limits, and keys."""
     rate: Annotated[JobRateForm | str | None, Key(read_job_rate, _write_job_rate)]
     """How many runs start per period, such as `100/m`; null: no limit."""
     breaker: Annotated[BreakerForm | None, Key(optional(BREAKER.read), optional(BREAKER.write))]
     """The error rate above which failing runs are dead letters at once; null: they are always retried."""
     pause_after: Annotated[int | None, OPTIONAL_COUNT]
-    """The job is paused after so many failed runs in a row; null: never."""
+    """Pause the job after this many failed runs in a row; null: never."""
     success_exit_codes: Annotated[list[int], Key(list_of(whole, "exit codes"), list)]
     """The exit codes of a command that mean success."""
     prefer: Annotated[dict[str, str], TEXTS]
@@ -464,15 +464,15 @@ class JobForm(TypedDict):
     spread: Annotated[bool, Key(flag)]
     """Whether its runs go to different nodes where possible."""
     apart_from: Annotated[list[str], Key(list_of(text, "names of jobs"), list)]
-    """Jobs that must not have a run on its node when it is placed."""
+    """A run is not placed on a node where one of these jobs is running."""
     resources: Annotated[ResourcesForm, Key(RESOURCES.read, RESOURCES.write)]
     """What each run reserves of the capacity of its node."""
     after: Annotated[list[UpstreamForm | str], Key(read_after, _write_after, also=UpstreamForm | str | None)]
-    """The jobs that it follows: a run begins when theirs have ended."""
+    """Jobs that this job follows: it runs when their runs have ended."""
     join: Annotated[Join, Key(choice(Join))]
-    """Whether all jobs of `after` must have ended, or each end of one of them counts."""
+    """Whether it runs when all jobs of `after` have ended, or each time one of them ends."""
     shards: Annotated[int | None, OPTIONAL_COUNT]
-    """Each run is split into so many parts, which share its work; null: it is not split."""
+    """Split each run into this many parts, which share its work; null: not split."""
     run_on: Annotated[RunOn, Key(choice(RunOn))]
     """Whether each run executes on one node, or once on every node that can run it."""
     mode: Annotated[JobMode, Key(choice(JobMode))]
@@ -480,7 +480,7 @@ class JobForm(TypedDict):
     replaces: Annotated[ReplacedLineForm | None, Key(optional(REPLACED_LINE.read), optional(REPLACED_LINE.write))]
     """The crontab line that it replaces, for `cronflow shadow report`."""
     labels: Annotated[dict[str, str], TEXTS]
-    """For people, and for searching."""
+    """Labels, for people and for searching."""
     enabled: Annotated[bool, Key(flag)]
     """Whether its fires are planned."""
 

@@ -21,13 +21,13 @@ class LimitForm(TypedDict):
     name: Annotated[str, Key(text, sample="limit", missing="give the limit a name")]
     """1 to 100 of a-z, 0-9, '.', '_', '-', beginning with a letter or digit."""
     limit: Annotated[int | None, Key(optional(whole))]
-    """How many runs of its jobs execute at the same time at most; null: any number."""
+    """The maximum number of runs of its jobs that execute at the same time; null: any number."""
     rate: Annotated[str | None, OPTIONAL_TEXT]
     """How many start per `s`, `m`, `h` or `d`, such as `100/m`; the starts are spaced evenly; null: any number."""
     burst: Annotated[int, Key(whole)]
     """How many may start at once after a pause; for a limit with a rate."""
     description: Annotated[str, TEXT]
-    """For people."""
+    """Free text."""
 
 
 def _named_limit(

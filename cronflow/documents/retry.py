@@ -22,7 +22,7 @@ POLICIES_REMEMBERED = 1024
 
 
 class RetryRuleForm(TypedDict):
-    """Whether an attempt is retried whose error matches."""
+    """Whether an attempt with a matching error is retried."""
 
     match: Annotated[str, Key(TEXT.read, sample="OSError", missing="name an exception, or write exit:75 or http:503")]
     """The name of an exception or of one of its base classes; `exit:75` or `exit:64-78`; `http:503` or `http:5xx`."""
@@ -51,11 +51,11 @@ class BackoffForm(TypedDict):
     rules: Annotated[list[RetryRuleForm], RULES]
     """The first rule that matches an error decides whether it is retried."""
     deadline: Annotated[LengthForm | None, OPTIONAL_LENGTH]
-    """No retry begins later than this after the run was due or requested; null: no limit."""
+    """No retry starts later than this after the run was due or requested; null: no limit."""
 
 
 class ProfileForm(BackoffForm):
-    """A profile, and what differs from it. It is stored and returned as the values that it stands for."""
+    """A profile, and the values that differ from it. Only the resulting values are stored and returned."""
 
     profile: Annotated[Profile, Key(choice(Profile))]
     """`default` 30s, 60s, 120s; `fast` 10s, 20s, 40s; `slow` 60s, 90s and so on, five times; `linear` 30s, three times;
@@ -76,7 +76,7 @@ class DelaysForm(TypedDict):
     rules: Annotated[list[RetryRuleForm], RULES]
     """The first rule that matches an error decides whether it is retried."""
     deadline: Annotated[LengthForm | None, OPTIONAL_LENGTH]
-    """No retry begins later than this after the run was due or requested; null: no limit."""
+    """No retry starts later than this after the run was due or requested; null: no limit."""
 
 
 RetryForm = BackoffForm | DelaysForm | ProfileForm

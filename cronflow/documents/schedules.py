@@ -36,12 +36,12 @@ Writer = Callable[[DocumentTable[Any], Any], dict[str, Any]]
 
 
 class DstForm(TypedDict):
-    """What times of day mean when the clocks change."""
+    """How times of day are handled when the clocks change."""
 
     gap: Annotated[GapPolicy, Key(choice(GapPolicy))]
-    """When a time fires that the clocks skip: at the first instant afterwards, not at all, or shifted as the clocks."""
+    """A time that the clocks skip fires at the first instant afterwards, not at all, or shifted with the clocks."""
     overlap: Annotated[RepeatPolicy, Key(choice(RepeatPolicy))]
-    """Which occurrence of a time fires that the clocks show twice."""
+    """Which occurrence fires when the clocks show a time twice."""
 
 
 DST = DocumentTable(DstForm, Dst)
@@ -89,33 +89,33 @@ _ENTRIES = Key(
 
 
 class RulesForm(TypedDict):
-    """What every repeating schedule can have."""
+    """Keys of every repeating schedule."""
 
     start: Annotated[str | None, OPTIONAL_INSTANT]
-    """No fire before it."""
+    """No fires before this time."""
     end: Annotated[str | None, OPTIONAL_INSTANT]
-    """No fire from it on."""
+    """No fires from this time on."""
     jitter: Annotated[LengthForm, LENGTH]
-    """Each fire is delayed by a part of it, which depends on the job's name and the instant."""
+    """The maximum delay of a fire; the actual delay depends on the job's name and the instant."""
     max_runs: Annotated[int | None, Key(optional(whole))]
-    """After so many runs of the schedule, nothing fires; null: no limit."""
+    """The maximum number of runs of the schedule; null: no limit."""
     calendars: Annotated[list[str], Key(_names, list, also=str)]
-    """Fires on their days are skipped; business days leave them out."""
+    """Fires on the days of these calendars are skipped; these days are not business days."""
     blackout: Annotated[list[str | WindowForm], _ENTRIES]
     """Fires in these calendars and windows are skipped."""
     only_in: Annotated[list[str | WindowForm], _ENTRIES]
-    """Fires outside of these calendars and windows are skipped."""
+    """Fires outside these calendars and windows are skipped."""
 
 
 class CronKeys(TypedDict):
-    """What only a cron has."""
+    """Keys of a cron schedule."""
 
     cron: Annotated[str, Key(text, attribute="expr", sample="0 0 * * *")]
     """Five fields, or six with seconds first; or `@daily` and the like."""
     tz: Annotated[str, TEXT]
     """The IANA time zone."""
     dst: Annotated[DstForm, Key(DST.read, DST.write, shorten=DST.shorten)]
-    """What its times of day mean when the clocks change."""
+    """How its times of day are handled when the clocks change."""
     business_day: Annotated[
         list[int], Key(_read_business_day, list, also=int | Literal["last"] | list[int | Literal["last"]] | None)
     ]
@@ -127,7 +127,7 @@ class CronForm(CronKeys, RulesForm):
 
 
 class EveryKeys(TypedDict):
-    """What only an interval has."""
+    """Keys of an interval."""
 
     every: Annotated[LengthForm, Key(written_duration, duration_text, attribute="interval", sample="1h")]
     """The interval."""
@@ -138,9 +138,9 @@ class EveryKeys(TypedDict):
     tz: Annotated[str, TEXT]
     """The IANA time zone of that time, and of calendars."""
     dst: Annotated[DstForm, Key(DST.read, DST.write, shorten=DST.shorten)]
-    """What that time means when the clocks change."""
+    """How that time is handled when the clocks change."""
     after_completion: Annotated[bool, Key(flag)]
-    """Whether the interval begins when a run ends."""
+    """Whether the interval starts when a run ends."""
 
 
 class EveryForm(EveryKeys, RulesForm):
@@ -198,7 +198,7 @@ def _shortened(schedule: Cron | Every | Once) -> dict[str, Any]:
 
 
 class AnyKeys(TypedDict):
-    """What only several schedules together have."""
+    """Keys of several schedules together."""
 
     any: Annotated[
         list[dict[str, Any]],

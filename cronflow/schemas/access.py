@@ -35,7 +35,7 @@ class SignInSchema(Schema):
     """Single sign-on."""
 
     name: str
-    """What the button says: Sign in with …."""
+    """The name on the login button: Sign in with …."""
     url: str
     """The address that a browser opens."""
 
@@ -61,7 +61,7 @@ class DeviceLoginSchema(Schema):
     verification_uri_complete: str | None
     """The same address with the code; null: there is none."""
     interval: float
-    """Ask for the tokens at most once in so many seconds."""
+    """The minimum number of seconds between two requests for the tokens."""
     expires_in: float
     """Lifetime of the code in seconds."""
 
@@ -218,7 +218,7 @@ class AuditSchema(Schema):
 
 
 class SessionSchema(Schema):
-    """A login that goes on."""
+    """A login that has not ended."""
 
     id: str
     """The id, by which it can be revoked."""

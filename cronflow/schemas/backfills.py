@@ -48,7 +48,7 @@ class BackfillSchema(Schema):
     last: str
     """Instants until here."""
     rate: str | None
-    """At most so many runs per unit of time, such as `10/m`."""
+    """The maximum number of runs per unit of time, such as `10/m`."""
     total: int
     """Number of its runs."""
     first_instant: str | None

@@ -27,7 +27,7 @@ class ComingDaySchema(Schema):
     weekday: str
     """`mon` to `sun`."""
     name: str
-    """What it is called; may be empty."""
+    """Name; may be empty."""
 
 
 class ComingWindowSchema(Schema):
@@ -38,7 +38,7 @@ class ComingWindowSchema(Schema):
     end: str
     """The instant at which it is over."""
     name: str
-    """What it is called; may be empty."""
+    """Name; may be empty."""
 
 
 class CalendarSummarySchema(Schema):
@@ -47,9 +47,9 @@ class CalendarSummarySchema(Schema):
     name: str
     """Its name."""
     description: str
-    """For people."""
+    """Free text."""
     tz: str | None
-    """The zone of its days and times; null: that of the schedule which uses it."""
+    """The zone of its days and times; null: that of the schedule that uses it."""
     revision: int
     """The number of its current revision."""
     day_count: int
@@ -115,7 +115,7 @@ class CalendarPlanSchema(Schema):
     name: str
     """The calendar."""
     result: Result
-    """What becomes of the calendar."""
+    """What happens to the calendar."""
     job_count: int
     """How many jobs use it. Each that is bound to an earlier revision gets a new version."""
     compared: int
@@ -140,7 +140,7 @@ class ReadCalendarSchema(Schema):
 
 
 class AppliedCalendarSchema(CalendarSchema):
-    """A calendar as it was left, and what the change did."""
+    """A calendar after a change, and what the change did."""
 
     change: CalendarPlanSchema
     """What the change did."""

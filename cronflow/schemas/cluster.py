@@ -193,7 +193,7 @@ class SweepSchema(Schema):
 
 
 class MaintenanceSchema(Schema):
-    """Whether the cluster is in maintenance: it plans and dispatches nothing new."""
+    """Whether the cluster is in maintenance: it plans and dispatches no new runs."""
 
     on: bool
     """Whether it is."""

@@ -13,7 +13,7 @@ class HealthCountsSchema(Schema):
     """Numbers of jobs that need attention, at most a thousand each. A job may count more than once."""
 
     stuck: int
-    """No node can take one of their runs, or a run takes longer than usual."""
+    """No node can execute one of their runs, or a run takes longer than usual."""
     overdue: int
     """They were due more than a minute ago, and nothing has been planned for them."""
     failing: int
@@ -34,7 +34,7 @@ class NodeReasonSchema(Schema):
 
 
 class JobConditionSchema(Schema):
-    """What is the matter with a job."""
+    """Why a job needs attention."""
 
     job: str
     """Its name."""

@@ -144,7 +144,7 @@ class DifferenceSchema(Schema):
 
 
 class RunTotalsSchema(Schema):
-    """What becomes of the runs of all jobs in the coming days."""
+    """How the runs of all jobs change in the coming days."""
 
     added: int
     """Runs that appear."""
@@ -174,7 +174,7 @@ class AppliedSchema(Schema):
     again.
     """
     runs: NotRequired[RunChangesSchema]
-    """What becomes of its runs in the coming days; absent: its schedule does not change, or it was not asked for."""
+    """How its runs change in the coming days; absent: its schedule does not change, or this was not requested."""
 
 
 class RecentSchema(Schema):

@@ -48,7 +48,7 @@ class RecoverySchema(Schema):
     top: list[MissedJobSchema]
     """The 20 jobs with the most of them."""
     rate: str | None
-    """At most so many runs per unit of time, such as `100/s`; null: as fast as slots are free."""
+    """The maximum number of runs per unit of time, such as `100/s`; null: as fast as slots are free."""
     ends_at: str | None
     """When the last run starts at the earliest, at this rate; null: no rate, or it waits."""
     approved: list[str]

@@ -31,7 +31,7 @@ class PreviewRowSchema(Schema):
 
 
 class RunChangesSchema(Schema):
-    """What becomes of the runs of the coming days. A number that is null is more than 10,000."""
+    """How the runs of the coming days change. A number that is null is more than 10,000."""
 
     before: int | None
     """Runs before the change."""
@@ -67,7 +67,7 @@ class PreviewSchema(Schema):
     zones: list[str]
     """The time zones of the rows, beginning with that of the schedule."""
     changes: NotRequired[RunChangesSchema | None]
-    """What would become of the runs of the given job; null: its schedule would not change."""
+    """How the runs of the given job would change; null: its schedule would not change."""
 
 
 def preview_schema(preview: Preview, zones: Mapping[str, tzinfo | None] | None = None) -> PreviewSchema:

@@ -86,11 +86,11 @@ class JobSummarySchema(Schema):
     name: str
     """Its name."""
     description: str
-    """For people."""
+    """Free text."""
     schedule: ScheduleForm | None
-    """When; null: only on request."""
+    """When it runs; null: only on request."""
     labels: dict[str, str]
-    """For people, and for searching."""
+    """Labels, for people and for searching."""
     state: JobState
     """`done`: will not fire again; `by_hand`: has no schedule, and follows no job; `shadow`: does not execute."""
     words: str | None

@@ -58,7 +58,7 @@ def made() -> Schema:
     defaults = {
         "type": "object",
         "title": "Defaults",
-        "description": "What the jobs of the file have in common. What a job has itself wins.",
+        "description": "Keys that the jobs of the file share. A job's own keys take precedence.",
         "additionalProperties": False,
         "properties": {
             "tz": {"type": "string", "description": "The IANA time zone of schedules that have none."},

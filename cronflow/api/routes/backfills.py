@@ -39,7 +39,7 @@ class BackfillInput(Input, json_schema_extra={"examples": [EXAMPLE]}):
     lost; `all`.
     """
     rate: Annotated[BackfillRate | None, reads(_rate, Annotated[str | None, Field(examples=["10/m"])])] = None
-    """At most so many runs per s, m, h or d."""
+    """The maximum number of runs per s, m, h or d."""
     excluded: bool = False
     """Also the instants that calendars or windows of the schedule exclude."""
     dry_run: bool = False

@@ -108,7 +108,7 @@ async def sweep(service: Uses, by: Operator) -> AskedSchema:
 
 
 class MaintenanceInput(Input, json_schema_extra={"examples": [{"on": True, "note": "database upgrade"}]}):
-    """Whether to plan and dispatch nothing new."""
+    """Whether to stop planning and dispatching new runs."""
 
     on: bool
     """Turn it on or off."""
@@ -122,7 +122,7 @@ class MaintenanceInput(Input, json_schema_extra={"examples": [{"on": True, "note
 async def set_maintenance(
     service: Uses, by: Operator, asked: Annotated[MaintenanceInput, body(MaintenanceInput)]
 ) -> MaintenanceSchema:
-    """Turn the maintenance mode on or off. While it is on, the whole cluster plans and dispatches nothing new; running
+    """Turn the maintenance mode on or off. While it is on, the whole cluster plans and dispatches no new runs; running
     jobs end. Afterwards each job's misfire policy decides about the fires that it missed.
     """
     if not asked.on:

@@ -143,7 +143,7 @@ class PlanSchema(Schema):
     jobs: list[AppliedSchema]
     """In the order of the request."""
     runs: RunTotalsSchema
-    """What would become of the runs of the coming days, over all jobs."""
+    """How the runs of the coming days would change, over all jobs."""
 
 
 class AppliedPage(Schema):
@@ -152,7 +152,7 @@ class AppliedPage(Schema):
     jobs: list[AppliedSchema]
     """In the order of the request."""
     runs: RunTotalsSchema
-    """What becomes of the runs of the coming days, over all jobs."""
+    """How the runs of the coming days change, over all jobs."""
 
 
 def _job_list(value: object) -> list[object]:
@@ -189,7 +189,7 @@ class RunInput(Input, json_schema_extra={"examples": [{"args": {"region": "us"}}
 
 Planned = Annotated[PlanInput, body(PlanInput)]
 Days = Annotated[
-    int, Query(ge=0, le=MOST_DAYS, description="Compare the runs of so many coming days; 0: do not compare them.")
+    int, Query(ge=0, le=MOST_DAYS, description="How many days ahead to compare the runs; 0: do not compare them.")
 ]
 
 
@@ -315,7 +315,7 @@ async def job_health(
     by: Anybody,
     job: Annotated[str, Query(max_length=200, description="Only this job.")] = "",
     health: Annotated[list[JobHealth] | None, Query(max_length=10, description="Only these; repeatable.")] = None,
-    limit: Annotated[int, Query(ge=1, le=MOST_CONDITIONS, description="At most so many of each condition.")] = 1000,
+    limit: Annotated[int, Query(ge=1, le=MOST_CONDITIONS, description="At most this many of each condition.")] = 1000,
 ) -> JobHealthSchema:
     """The jobs that need attention, since when and why: stuck, overdue, failing and paused ones, and those that never
     ran. A key that is limited to some jobs gets only these.
@@ -566,9 +566,9 @@ class PreviewInput(Input, json_schema_extra={"examples": [PREVIEW]}):
     zones: Annotated[list[str], Field(max_length=10, default_factory=list)]
     """Time zones of the rows; by default that of the schedule, and UTC."""
     job: Annotated[str | None, Field(max_length=200)] = None
-    """A job that might get the schedule: `changes` has what would become of its runs."""
+    """A job that might get the schedule: `changes` shows how its runs would change."""
     days: Annotated[int, Field(ge=1, le=MOST_DAYS)] = DAYS
-    """Compare the runs of so many coming days."""
+    """How many days ahead to compare the runs."""
 
 
 @schedules.post("/schedules/preview", responses=may(404))

@@ -22,9 +22,9 @@ class ApproveInput(Input, json_schema_extra={"examples": [{"rate": "100/s"}]}):
     """Which missed runs may start, and how fast."""
 
     rate: Annotated[BackfillRate | None, reads(_rate, Annotated[str | None, Field(examples=["100/s"])])] = None
-    """At most so many runs per s, m, h or d; null: as before."""
+    """The maximum number of runs per s, m, h or d; null: as before."""
     by_job: Text = None
-    """Only those of the jobs that match this pattern, such as `billing-*`; the others wait on. null: all."""
+    """Only runs of jobs that match this pattern, such as `billing-*`; the others keep waiting. null: all."""
 
 
 class SkipInput(Input, json_schema_extra={"examples": [{"note": "reports of last night are not needed"}]}):
@@ -33,7 +33,7 @@ class SkipInput(Input, json_schema_extra={"examples": [{"note": "reports of last
     note: Note = ""
     """Stored as the reason of the skipped runs."""
     by_job: Text = None
-    """Only those of the jobs that match this pattern; the others wait on. null: all."""
+    """Only runs of jobs that match this pattern; the others keep waiting. null: all."""
 
 
 @router.get("/cluster/recovery")

@@ -79,14 +79,14 @@ class Switch(StrEnum):
 
 @cluster.command()
 def maintenance(
-    switch: Annotated[Switch, typer.Argument(metavar="on|off", help="Whether to start nothing new.")],
+    switch: Annotated[Switch, typer.Argument(metavar="on|off", help="Turn maintenance on or off.")],
     text: Annotated[str, typer.Option("--note", metavar="TEXT", help="A note to show with it.")] = "",
     until: Annotated[
         str | None, typer.Option(metavar="2h|INSTANT", help="End it by itself after this time or at this instant.")
     ] = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Plan and dispatch nothing new in the whole cluster. Running jobs end, and each job's misfire policy decides about
+    """Plan and dispatch no new runs in the whole cluster. Running jobs end, and each job's misfire policy decides about
     the fires that it misses.
     """
     on = switch is Switch.ON

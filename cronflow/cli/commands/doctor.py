@@ -307,7 +307,7 @@ def _definitions(members: Sequence[Member]) -> Iterator[CheckResult]:
 
 def _maintenance(mode: MaintenanceMode | None) -> Iterator[CheckResult]:
     if mode is not None:
-        yield CheckResult("maintenance", "warning", f"{mode}; nothing new starts", "cronflow cluster maintenance off")
+        yield CheckResult("maintenance", "warning", f"{mode}; no new runs start", "cronflow cluster maintenance off")
 
 
 def _unavailable(name: str, place: tuple[str, str | None], error: BackendUnavailable) -> CheckResult:

@@ -79,7 +79,7 @@ TIMES_LIKE_OPTIONS = {"ignore_unknown_options": True, "help_option_names": ["--h
 def list_jobs(
     everything: Annotated[bool, typer.Option("--all", help="Include system jobs.")] = False,
     stuck: Annotated[
-        bool, typer.Option("--stuck", help="Jobs with a run that no node can take or that takes longer than usual.")
+        bool, typer.Option("--stuck", help="Jobs with a run that no node can execute or that takes longer than usual.")
     ] = False,
     overdue: Annotated[
         bool, typer.Option("--overdue", help="Jobs that were due more than a minute ago and are not planned.")
@@ -395,7 +395,7 @@ def backfill(
         ),
     ] = BackfillScope.MISSING,
     rate: Annotated[
-        str | None, typer.Option(metavar="10/m", help="Start at most so many runs per second, minute, hour or day.")
+        str | None, typer.Option(metavar="10/m", help="Start at most this many runs per second, minute, hour or day.")
     ] = None,
     excluded: Annotated[
         bool, typer.Option("--excluded", help="Also the instants that calendars or windows of the schedule exclude.")

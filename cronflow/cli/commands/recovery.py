@@ -17,7 +17,7 @@ recovery = new_group("Show the runs missed in an outage; approve or skip them.")
 
 ByJob = Annotated[
     str | None,
-    typer.Option(metavar="PATTERN", help="Only those of jobs that match, such as 'billing-*'; the others wait on."),
+    typer.Option(metavar="PATTERN", help="Only runs of jobs that match, such as 'billing-*'; the others keep waiting."),
 ]
 
 
@@ -33,7 +33,8 @@ def show_recovery(output: Output = Format.TABLE) -> None:
 @recovery.command()
 def approve(
     rate: Annotated[
-        str | None, typer.Option(metavar="COUNT/UNIT", help="At most so many runs per s, m, h or d, such as 100/s.")
+        str | None,
+        typer.Option(metavar="COUNT/UNIT", help="The maximum number of runs per s, m, h or d, such as 100/s."),
     ] = None,
     by_job: ByJob = None,
     output: Output = Format.TABLE,
