@@ -270,7 +270,7 @@ def test_an_older_name_works_in_the_secrets_folder(tmp_path: Path) -> None:
 def test_the_database_of_another_program_is_noted_and_left_alone(tmp_path: Path) -> None:
     settings = load(tmp_path, DB_URL="postgres://u:p@host/db")
     assert settings.mongo_url is None
-    assert settings.notes == ("DB_URL has no effect: it is no address of a MongoDB",)
+    assert settings.notes == ("DB_URL has no effect: it is not the address of a MongoDB server",)
 
 
 def test_the_older_role_of_a_process_is_refused(tmp_path: Path) -> None:
@@ -414,7 +414,7 @@ def test_a_wrong_value_is_refused_at_its_variable(tmp_path: Path, name: str, val
         ),
         ("slots = true", "slots: expected a whole number from 1 to 10000, got true"),
         ("allow_shell = 1", "allow_shell: expected true or false, got the number 1"),
-        ("allow_python = [1]", "allow_python: expected words with commas between them, got a list"),
+        ("allow_python = [1]", "allow_python: expected words separated by commas, got a list"),
         ("node_name = 5", "node_name: expected a node name, got the number 5"),
         ("log_level = 5", "log_level: expected debug, info, warn or error, got the number 5"),
         ("redis_urls = 5", "redis_urls: unknown setting (did you mean redis_url?)"),

@@ -491,7 +491,7 @@ def test_every_problem_is_reported_at_once_in_the_order_of_the_document() -> Non
         (
             {**MINIMAL, "xyz": 1},
             (
-                "jobs[0].xyz: unknown key (known are name, description, schedule, run, retry, timeout, overlap,"
+                "jobs[0].xyz: unknown key (known keys: name, description, schedule, run, retry, timeout, overlap,"
                 " misfire, delivery, start_guard, priority, require, concurrency, rate, breaker, pause_after,"
                 " success_exit_codes, prefer, spread, apart_from, resources, after, join, shards, run_on, mode,"
                 " replaces, labels, enabled)"
@@ -629,7 +629,7 @@ def test_a_job_that_is_no_job_is_refused(document: object, problem: str) -> None
         ({"retry": {"rules": [{"match": "OSError"}]}}, "retry.rules[0].retry: missing (write true or false)"),
         ({"retry": {"deadline": "0s"}}, "retry.deadline: retry.deadline is 0s; for no retries write retry.max: 0"),
         ({"breaker": {"threshold": 2}}, "breaker.threshold: breaker.threshold is 2; it must be 0 to less than 1"),
-        ({"breaker": {"limit": 3}}, "breaker.limit: unknown key (known are threshold, window, cooldown)"),
+        ({"breaker": {"limit": 3}}, "breaker.limit: unknown key (known keys: threshold, window, cooldown)"),
         ({"breaker": True}, "breaker: expected a mapping, got true"),
         ({"pause_after": 0}, "pause_after: pause_after is 0; it must be 1 to 100"),
         (
@@ -853,7 +853,7 @@ def test_a_bad_interval_does_not_make_its_sound_companions_suspicious() -> None:
         ),
         (
             {"shell": "x", "limits": {"disk": "1GiB"}},
-            ".limits.disk: unknown key (known are cpu, memory, file_size, files, processes)",
+            ".limits.disk: unknown key (known keys: cpu, memory, file_size, files, processes)",
         ),
         (
             {"http": {"url": "http://x"}, "run_as": "backup"},

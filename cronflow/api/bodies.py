@@ -150,7 +150,7 @@ class Input(BaseModel):
         # pydantic would make an error of each unknown key.
         if isinstance(content, Mapping) and len(content) > MOST_KEYS:
             raise refused(
-                Problem("", f"the body has {len(content):,} keys", f"known are {', '.join(cls.model_fields)}")
+                Problem("", f"the body has {len(content):,} keys", f"known keys: {', '.join(cls.model_fields)}")
             )
         return content
 
@@ -188,7 +188,7 @@ def _problems(model: type[Input], error: Mapping[str, Any]) -> list[Problem]:
     for part in path:
         owner = get_args(owner)[0] if isinstance(part, int) else owner.model_fields[part].annotation
     near = nearest(key, owner.model_fields)
-    remedy = f"did you mean {near}?" if near else f"known are {', '.join(owner.model_fields)}"
+    remedy = f"did you mean {near}?" if near else f"known keys: {', '.join(owner.model_fields)}"
     return [Problem(place_of(error["loc"]), "unknown key", remedy)]
 
 

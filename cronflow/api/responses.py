@@ -53,7 +53,7 @@ def _answering(endpoint: Callable[..., Awaitable[object]], status: int) -> Calla
 async def _only_known(request: Request) -> None:
     params = get_flat_params(request.scope["route"].dependant)
     known = [field.alias for field in params if isinstance(field.field_info, Query)]
-    remedy = f"known are {', '.join(known)}" if known else "this route has none"
+    remedy = f"known parameters: {', '.join(known)}" if known else "this route has none"
     unknown = [Problem(name, "unknown parameter", remedy) for name in request.query_params if name not in known]
     if unknown:
         raise InvalidInput(unknown)

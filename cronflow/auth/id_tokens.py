@@ -62,7 +62,7 @@ def read_id_token(
         )
     except jwt.InvalidSignatureError:
         # A key may have been replaced under the same name.
-        raise UnknownKey("its signature fits no published key") from None
+        raise UnknownKey("no published key matches its signature") from None
     except jwt.InvalidTokenError as error:
         raise InvalidIdToken(str(error)) from None
     _check_times(claims, now.timestamp())
@@ -86,7 +86,7 @@ def _key(keys: Sequence[Mapping[str, Any]], named: object, algorithm: str) -> jw
     ]
     # Without a name, several keys would leave open which one is meant.
     if len(fitting) != 1 and (named is None or not fitting):
-        raise UnknownKey("no published key fits it")
+        raise UnknownKey("no published key matches its key id")
     try:
         return jwt.PyJWK(dict(fitting[0]), algorithm=algorithm)
     except jwt.PyJWTError:
@@ -101,15 +101,15 @@ def _check_times(claims: Mapping[str, Any], now: float) -> None:
     if claims["exp"] <= now - LEEWAY_S:
         raise InvalidIdToken("it has expired")
     if max(claims["iat"], claims.get("nbf", 0)) > now + LEEWAY_S:
-        raise InvalidIdToken("it is from the future; compare the clocks of both machines")
+        raise InvalidIdToken("its time of issue is in the future; compare the clocks of both machines")
 
 
 def _check_client(claims: Mapping[str, Any], client: str) -> None:
     audience, party = claims["aud"], claims.get("azp")
     if party is None and isinstance(audience, list) and len(audience) > 1:
-        raise InvalidIdToken("it is for several clients and does not say which one asked (azp)")
+        raise InvalidIdToken("it is for several clients and does not name the one that requested it (azp)")
     if party is not None and not _same(party, client):
-        raise InvalidIdToken("another client asked for it (azp)")
+        raise InvalidIdToken("another client requested it (azp)")
 
 
 def _same(value: object, expected: str) -> bool:

@@ -213,7 +213,7 @@ class OidcProvider:
             if status != 200:
                 raise self._away(f"{DISCOVERY} answered {status}")
             if found.get("issuer") != self.issuer:
-                what = f"it calls itself {str(found.get('issuer'))[:200]}; OIDC_ISSUER must be exactly the same"
+                what = f"its issuer is {str(found.get('issuer'))[:200]}; OIDC_ISSUER must be exactly the same"
                 raise self._away(what)
             if missing := [name for name in _REQUIRED if not isinstance(found.get(name), str)]:
                 raise self._away(f"its configuration has no {missing[0]}")
@@ -305,7 +305,7 @@ def _refusal(answer: Mapping[str, Any]) -> SignInRefused:
     words = {
         "access_denied": "the login was declined at the identity provider",
         "expired_token": "the code was not entered in time; log in again",
-        "invalid_grant": "the identity provider has ended this login, or the code was used already",
+        "invalid_grant": "the identity provider has ended this login, or the code was already used",
     }
     return SignInRefused("refused", words.get(error, f"the identity provider refused: {error}"))
 

@@ -95,7 +95,7 @@ async def _in_browser(client: AsyncClient) -> Tokens:
             async with asyncio.timeout(begun["expires_in"]):
                 given = await answer
         except TimeoutError:
-            raise CronFlowError("nobody logged in in time; log in again") from None
+            raise CronFlowError("the login timed out; log in again") from None
     if "code" not in given:
         reason = formatting.clean(given.get("error", "no code"))[:100]
         raise CronFlowError(f"the identity provider refused the login: {reason}")

@@ -169,7 +169,7 @@ class _Loading:
         if name in layer:
             self._notes.append(f"{place} has no effect: {layer[name].place} is set too")
         elif variable == "DB_URL" and not raw.startswith("mongodb"):
-            self._notes.append(f"{place} has no effect: it is no address of a MongoDB")
+            self._notes.append(f"{place} has no effect: it is not the address of a MongoDB server")
         else:
             in_ms = variable.endswith("_MS") and _NUMBER.fullmatch(raw.strip())
             layer[name] = _Value(f"{raw.strip()}ms" if in_ms else raw, source, place)

@@ -116,7 +116,7 @@ def words(value: object) -> tuple[str, ...]:
     """A list, or comma-separated words."""
     found = value.split(",") if isinstance(value, str) else value
     if not isinstance(found, list | tuple) or not all(isinstance(word, str) for word in found):
-        raise InvalidInput(f"expected words with commas between them, got {got(value)}")
+        raise InvalidInput(f"expected words separated by commas, got {got(value)}")
     return tuple(word.strip() for word in found if word.strip())
 
 
@@ -241,7 +241,7 @@ def secret_line(value: object) -> str:
     """The secret of a client. Errors never show it."""
     text = _unshown(value)
     if not re.fullmatch(r"[\x20-\x7e]{1,1000}", text):
-        raise InvalidInput(Problem("", "is no secret of a client", "copy it from the identity provider"))
+        raise InvalidInput(Problem("", "is not a client secret", "copy it from the identity provider"))
     return text
 
 
@@ -279,7 +279,7 @@ def key(value: object) -> str:
     """An API key."""
     text = _unshown(value)
     if not re.fullmatch(r"[\x21-\x7e]{1,500}", text):
-        raise InvalidInput(Problem("", "is no API key", "give it as cronflow keys create has shown it"))
+        raise InvalidInput(Problem("", "is not an API key", "give it as cronflow keys create printed it"))
     return text
 
 

@@ -110,7 +110,7 @@ class MessageDigestForm(TypedDict):
     group: str
     """What they have in common, such as `job=billing-sums`; `quiet` after a quiet time."""
     count: int
-    """How many they are."""
+    """How many notifications."""
     kinds: dict[str, int]
     """How many by kind, the most frequent first."""
     jobs: dict[str, int]

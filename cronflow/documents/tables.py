@@ -184,7 +184,7 @@ def _not_allowed(key: object, known: Collection[str], refused: Mapping[str, Refu
     if key in refused:
         return Problem(key, refused[key].what, refused[key].remedy)
     near = nearest(key, known)
-    return Problem(key, "unknown key", f"did you mean {near}?" if near else f"known are {', '.join(known)}")
+    return Problem(key, "unknown key", f"did you mean {near}?" if near else f"known keys: {', '.join(known)}")
 
 
 def read_variant(

@@ -203,7 +203,7 @@ def _held_back(
         end = ends[0]
         within = upstream[end.job].within if end.job in upstream else None
         limit = "in time" if within is None else f"within {format_duration(within)}"
-        return f"{end.run} has ended, but not {missing} {limit}"
+        return f"{end.run} ended, but {missing} did not end {limit}"
     # The other ends of a chain are as old as the run that a replay repeats.
     replayed = any(original_id(end.run) != end.run for end in ends)
     for end in ends:

@@ -96,7 +96,7 @@ class AmqpExecutor:
         except HostFailed as failed:
             return failed.attempt_result
         except CircuitOpen as refusal:
-            why = f"nothing was sent to {where}: it has failed too often, its circuit is open"
+            why = f"nothing was sent to {where}: it has failed too often, its circuit breaker is open"
             return AttemptResult(Outcome.DEFERRED, error=why, delay=timedelta(seconds=refusal.retry_in_s))
 
     def broker(self, url: str, host: str, port: int) -> Broker:

@@ -134,7 +134,7 @@ class HttpExecutor:
         except HostFailed as failed:
             return failed.attempt_result
         except CircuitOpen as refusal:
-            why = f"{what} was not sent: {host} has failed too often, its circuit is open"
+            why = f"{what} was not sent: {host} has failed too often, its circuit breaker is open"
             return AttemptResult(Outcome.DEFERRED, error=why, delay=timedelta(seconds=refusal.retry_in_s))
 
     async def _attempt(
@@ -229,7 +229,9 @@ async def checked_addresses(host: str, port: int | None, allowed_hosts: Sequence
     addresses = [ip_address(str(entry[4][0])) for entry in found]
     for address in addresses:
         if any(address_meant in network for address_meant in _meanings(address) for network in REFUSED):
-            raise PermanentError(f"{host} is at {address}; CronFlow never talks to link-local and metadata addresses")
+            raise PermanentError(
+                f"{host} is at {address}; CronFlow never connects to link-local and metadata addresses"
+            )
     if allowed_hosts is not None and not _allows(allowed_hosts, host, addresses):
         raise PermanentError(f"{host} is not allowed on this node; add it to ALLOW_HTTP_HOSTS")
     return [str(address) for address in dict.fromkeys(addresses)]

@@ -64,7 +64,7 @@ class PythonTargets:
         name, _, qualname = ref.partition(":")
         if not self._allows(name):
             raise PermanentError(
-                f"{MISSING}{ref}: it is no job of the node's apps and its module is not in ALLOW_PYTHON;"
+                f"{MISSING}{ref}: no app of the node has it and its module is not in ALLOW_PYTHON;"
                 f" start the node with --app, or add {name} to ALLOW_PYTHON"
             )
         try:
@@ -185,7 +185,7 @@ class PythonExecutor:
                     handler = await self._threads.start(call.in_thread)
             except TimeoutError:
                 limit = format_duration(assignment.job.timeout)
-                what = f"no thread was free within {limit}: all {self._threads.size} run handlers"
+                what = f"no thread was free within {limit}: all {self._threads.size} are running handlers"
                 return AttemptResult(Outcome.TIMEOUT, error=f"{what}, possibly by abandoned handlers")
         try:
             # Most short handlers end in their first step, and need no timer.
@@ -219,7 +219,7 @@ class PythonExecutor:
             if not handler.done():
                 self._left_behind.add(handler)
                 handler.add_done_callback(self._left_behind.discard)
-                what = "swallows its cancellation" if call.is_async else "does not look at ctx.cancelled"
+                what = "swallows its cancellation" if call.is_async else "does not check ctx.cancelled"
                 silent = "" if context.silent_s is None else f", its last heartbeat was {context.silent_s:.1f} s ago"
                 log("error", f"abandoned the handler, which is still running: it {what}{silent}")
 

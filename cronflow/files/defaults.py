@@ -89,7 +89,7 @@ def _unknown(key: object) -> Problem:
     if key in _OF_EACH_JOB:
         return Problem(key, "each job has its own", "move it into the jobs")
     near = nearest(key, KEYS)
-    return Problem(key, "unknown key", f"did you mean {near}?" if near else f"known are {', '.join(KEYS)}")
+    return Problem(key, "unknown key", f"did you mean {near}?" if near else f"known keys: {', '.join(KEYS)}")
 
 
 def _zone_problems(tz: object) -> list[Problem]:

@@ -108,10 +108,10 @@ def _parse(content: bytes, source: str) -> Sequence[Any]:
     try:
         calendars: Sequence[Any] = Component.from_ical(content.decode("utf-8-sig"), multiple=True)
     except (ValueError, IndexError, KeyError, TypeError, AttributeError) as error:
-        what = f"this is no iCalendar file: {_one_line(str(error))[:LONGEST_NAME]}"
+        what = f"this is not an iCalendar file: {_one_line(str(error))[:LONGEST_NAME]}"
         raise InvalidInput(Problem(source, what, "export the calendar as .ics again")) from None
     if not calendars or any(one.name != "VCALENDAR" for one in calendars):
-        what = "this is no iCalendar file: it does not begin with BEGIN:VCALENDAR"
+        what = "this is not an iCalendar file: it does not begin with BEGIN:VCALENDAR"
         raise InvalidInput(Problem(source, what, "export the calendar as .ics again"))
     return calendars
 
@@ -153,7 +153,7 @@ def _value(component: Any, name: str) -> Start | None:
     if found is None:
         return None
     if not isinstance(found.dt, date):
-        raise InvalidInput(Problem("", f"{name} is no date", "correct the file"))
+        raise InvalidInput(Problem("", f"{name} is not a date", "correct the file"))
     return found.dt
 
 

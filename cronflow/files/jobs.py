@@ -158,7 +158,7 @@ def _name_problems(entry: _Entry, seen: dict[str, _Entry]) -> Iterator[Problem]:
     first = seen.setdefault(name, entry)
     if first is not entry:
         there = first.document.located(Problem(joined(first.place, "name"), "")).place
-        yield Problem(place, f"the name {name!r} is taken by {there}", "a name occurs once in all files; rename one")
+        yield Problem(place, f"the name {name!r} is taken by {there}", "names must be unique; rename one")
 
 
 class _Targets:

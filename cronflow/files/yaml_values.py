@@ -126,7 +126,7 @@ class _Builder:
         if isinstance(event, yaml.AliasEvent):
             return self._repeat(event)
         if isinstance(event, yaml.CollectionStartEvent) and depth == DEEPEST:
-            raise refusal(self._path, event, f"nested more than {DEEPEST} levels deep", "write it flatter")
+            raise refusal(self._path, event, f"nested more than {DEEPEST} levels deep", "reduce the nesting")
         if event.tag is not None:
             raise refusal(self._path, event, "YAML tags are not used here", "remove the word that begins with !")
         if event.anchor is not None:
@@ -153,7 +153,7 @@ class _Builder:
     def _repeat(self, alias: Any) -> object:
         found = self._target(alias)
         if not found.size:
-            what = "an alias stands inside of what it repeats"
+            what = "an alias is inside the value that it repeats"
             raise refusal(self._path, alias, what, "write the values out")
         self._built += found.size
         self._repeated += found.size

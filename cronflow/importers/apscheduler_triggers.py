@@ -55,7 +55,7 @@ def find_trigger(value: Any, keywords: Mapping[str, Any]) -> Trigger:
             if unknown:
                 raise Refused(f"{value.short} has no argument {unknown[0]!r}", "remove it")
             return Trigger(kind, given)
-        raise Refused(f"its trigger is {value.short}, which is not known here", "write the schedule yourself")
+        raise Refused(f"its trigger is {value.short}, which CronFlow does not support", "write the schedule yourself")
     if isinstance(value, DottedName):
         raise NotConstant(value.text)
     raise Refused("it has no trigger, so it runs once, as soon as it is added", "run it with `cronflow jobs run`")

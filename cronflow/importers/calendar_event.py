@@ -198,7 +198,7 @@ def _values(text: str, low: int, high: int, event: str) -> set[int]:
     for term in text.split(","):
         parts = re.fullmatch(r"(?:(\*)|(\d{1,4})(?:\.\.(\d{1,4}))?)(?:/(\d{1,4}))?", term)
         if parts is None:
-            what = f"{term!r} is no value that cron has"
+            what = f"{term!r} is not a value that cron supports"
             raise _refusal(event, what, "use whole numbers, lists, ranges and steps")
         star, first, last, step = parts.groups()
         begin = low if star else int(first)

@@ -61,7 +61,9 @@ def celery_schedule(value: Any, tz: str | None) -> tuple[dict[str, Any], list[st
     if isinstance(value, DottedName):
         raise NotConstant(value.text)
     written = value.function if isinstance(value, SourceCall) else repr(value)
-    raise Refused(f"its schedule is {written}, which is not known here", "write the schedule of the job yourself")
+    raise Refused(
+        f"its schedule is {written}, which CronFlow does not support", "write the schedule of the job yourself"
+    )
 
 
 def _interval(length: timedelta) -> tuple[dict[str, Any], list[str]]:

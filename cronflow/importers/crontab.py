@@ -34,7 +34,7 @@ DEFAULTS: Mapping[str, Any] = {
 _DEFAULT_NOTES = {
     "retry": "cron does not run a failed command again. Remove this to use the retries of the cluster. A run whose "
     "node died is started again on another one; `delivery: at_most_once` prevents that.",
-    "overlap": "cron starts a command while its previous run still goes on. `forbid` is usually what is meant.",
+    "overlap": "cron starts a command while its previous run is still running. `forbid` is usually what is meant.",
     "misfire": "cron drops the times at which it was not running. `fire_once` makes up for them with one run.",
     "timeout": "cron never stops a command. CronFlow stops it after 1h unless this says otherwise.",
 }
@@ -76,7 +76,7 @@ def read_crontabs(texts: Mapping[str, str], *, tz: str | None = None, user_colum
     if jobs:
         notes += [ImportNote(("defaults", key), note) for key, note in _DEFAULT_NOTES.items()]
         if tz is not None:
-            notes.append(ImportNote(("defaults", "tz"), "As --tz says. cron used the time zone of its machine."))
+            notes.append(ImportNote(("defaults", "tz"), "From --tz. cron used the time zone of its machine."))
     source = next(iter(texts)) if len(texts) == 1 else ""
     return ImportedFile(
         f"crontab {source}" if source else f"{len(texts)} crontabs",
@@ -123,7 +123,7 @@ def _entries(text: str, place: str) -> tuple[list[_Line], list[ImportRefusal]]:
             found.append(_Line(f"{place} {number}", stripped, " ".join(entry[1].split()), entry[2], None, variables))
         else:
             remedy = "write five fields or a nickname such as @daily, then the command"
-            refusals.append(ImportRefusal(f"{place} {number}", stripped, "it is no line of a crontab", remedy))
+            refusals.append(ImportRefusal(f"{place} {number}", stripped, "this is not a crontab line", remedy))
     return found, refusals
 
 

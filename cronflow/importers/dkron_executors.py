@@ -44,7 +44,7 @@ def _shell(draft: JobDraft, config: Mapping[str, str]) -> None:
         env[name.strip()] = value
     if env:
         run["env"] = env
-        draft.note("A password belongs into a secret: ${secret:NAME}.", "run")
+        draft.note("A password belongs in a secret: ${secret:NAME}.", "run")
     if config.get("su"):
         user, _, group = config["su"].partition(":")
         run["run_as"] = user

@@ -32,7 +32,7 @@ _DEFAULT_NOTES = {
     "timeout": "systemd never stops a unit of Type=oneshot that has no timeout. CronFlow stops it after 1h unless this "
     "says otherwise.",
     "overlap": "systemd does not start a unit that still runs.",
-    "tz": "As --tz says. systemd used the time zone of its machine for timers that name none.",
+    "tz": "From --tz. systemd used the time zone of its machine for timers that name none.",
 }
 
 
@@ -68,8 +68,8 @@ def _job(name: str, text: str, find: FindUnit, tz: str | None) -> ImportedJob:
         raise _NotImportedError(f"it starts {unit}, which is not a service", "import the timers or services it starts")
     service_text = find(unit)
     if service_text is None:
-        remedy = "put it beside the timer, or give both: systemctl cat NAME.timer NAME.service | … import systemd -"
-        raise _NotImportedError(f"there is no {unit} beside it", remedy)
+        remedy = "put it next to the timer, or give both: systemctl cat NAME.timer NAME.service | … import systemd -"
+        raise _NotImportedError(f"there is no {unit} next to it", remedy)
     service = UnitFile(unit, service_text)
     notes: list[ImportNote] = []
     stem = name.removesuffix(".timer")

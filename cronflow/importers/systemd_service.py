@@ -142,7 +142,9 @@ def _retry(service: UnitFile, notes: list[ImportNote]) -> dict[str, Any]:
     delay = max(parse_span(service.last("Service", "RestartSec") or "100ms"), parse_span("1s"))
     burst = service.last("Unit", "StartLimitBurst") or "5"
     most = int(burst) - 1 if burst.isdigit() and 1 <= int(burst) <= 100 else 4
-    text = f"From Restart={restart}. systemd goes on until StartLimitBurst; here it ends after so many retries."
+    text = (
+        f"From Restart={restart}. systemd restarts until StartLimitBurst; here the run fails after this many retries."
+    )
     notes.append(ImportNote(("retry",), text))
     return {"retry": {"max": most, "initial": duration_text(delay), "multiplier": 1}}
 

@@ -42,7 +42,7 @@ class UnitFile:
                 continue
             key, sign, value = line.partition("=")
             if not sign:
-                raise InvalidInput(Problem(name, f"{line[:80]!r} is no line of a unit file", "write KEY=VALUE"))
+                raise InvalidInput(Problem(name, f"{line[:80]!r} is not a line of a unit file", "write KEY=VALUE"))
             values = self._values.setdefault((section, key.strip()), [])
             if value.strip():
                 values.append(value.strip())

@@ -126,7 +126,7 @@ class UserSchema(Schema):
     enabled: bool
     """Whether the user may log in."""
     source: UserSource
-    """`local`: created here, with a password; `oidc`: a person of the identity provider, whose groups decide about the
+    """`local`: created here, with a password; `oidc`: a person of the identity provider, whose groups determine the
     role.
     """
     created_at: str

@@ -36,7 +36,7 @@ class ComingWindowSchema(Schema):
     start: str
     """Its first instant."""
     end: str
-    """The instant at which it is over."""
+    """When it ends."""
     name: str
     """Name; may be empty."""
 

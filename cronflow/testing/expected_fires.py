@@ -103,7 +103,7 @@ class _Question:
             local = datetime.fromisoformat(given) if isinstance(given, str) else given
         except ValueError:
             remedy = "write 2026-03-29 02:30, or with an offset"
-            raise InvalidInput(Problem(place, f"{given!r} is no date with a time", remedy)) from None
+            raise InvalidInput(Problem(place, f"{given!r} is not a date with a time", remedy)) from None
         if not isinstance(local, datetime) or local.utcoffset() is not None:
             try:
                 return instant(local)

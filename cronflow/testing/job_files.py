@@ -23,7 +23,7 @@ def job_file(path: Path | str, *apps: App) -> list[Job]:
     try:
         jobs = read_job_files([path], check_python=not apps)
     except InvalidInput as error:
-        raise AssertionError(f"{path} is no valid job file:\n{error}") from None
+        raise AssertionError(f"{path} is not a valid job file:\n{error}") from None
     if problems := _problems(jobs, apps) if apps else []:
         raise AssertionError(f"{path} does not fit the apps:\n" + "\n".join(map(str, problems)))
     return jobs

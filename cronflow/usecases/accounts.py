@@ -90,7 +90,7 @@ class UserAccounts:
         if before.source is UserSource.OIDC and any(one is not None for one in given):
             remedy = "change the groups there, or OIDC_ROLES"
             what = (
-                f"{name} comes from the identity provider, whose groups decide about the role; only enabled can change"
+                f"{name} comes from the identity provider, whose groups determine the role; only enabled can be changed"
             )
             raise InvalidInput(Problem("name", what, remedy))
         new_role = before.role if role is None else role

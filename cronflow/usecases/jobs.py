@@ -420,7 +420,7 @@ class JobUseCases:
             changed = Changed(
                 "job.close_breaker", f"job:{name}", {"failed": before.failed, "attempts": before.attempts}, None
             )
-            await self._audit.record_events(by, (changed, JobBreakerClosed(name, f"{by or 'somebody'} closed it")))
+            await self._audit.record_events(by, (changed, JobBreakerClosed(name, f"requested by {by or 'somebody'}")))
         return record
 
     async def next_fires(

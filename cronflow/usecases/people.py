@@ -78,7 +78,9 @@ class OidcPeople:
             name = person_name(identity.claims)
             rights = self._rights(name, identity)
             if await self._users.get(name) is not None:
-                what = f"{name} is known here as another person of the identity provider; an admin can delete that user"
+                what = (
+                    f"{name} already belongs to another person of the identity provider; an admin can delete that user"
+                )
                 raise SignInRefused("name", what)
             made = self._new(name, subject, rights)
             if await self._users.create(made):

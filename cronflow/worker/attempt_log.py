@@ -73,7 +73,7 @@ class AttemptLog:
         if until > first:
             self._writer.remove(self._run, self._fence, first, until)
             last = self._count - until
-            text = f"{until - first:,} lines were left out here; kept are the first {first:,} and the last {last:,}"
+            text = f"{until - first:,} lines were left out here; the first {first:,} and the last {last:,} are kept"
             # The last number of the gap: a client that follows the run has seen some of the earlier ones.
             self._store(self._line(n=until - 1, at=self._now(), level="warn", text=text))
         for place, line in enumerate(self._last):

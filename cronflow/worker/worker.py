@@ -182,7 +182,7 @@ class Worker:
             if taken.put_back:
                 self._meter.add(metrics.REJECTIONS, "take", by=taken.put_back)
             # Their leader was deposed. The next leader would only look at them when their acknowledgement is overdue.
-            await self._hand_back(taken.outdated, "its leader was deposed before it was taken")
+            await self._hand_back(taken.outdated, "its leader was deposed before the run was claimed")
             if not self._takes_work():
                 # The node was drained or paused while the reply was on its way.
                 await self._hand_back(taken.assignments)

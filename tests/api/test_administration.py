@@ -80,7 +80,7 @@ async def test_an_icalendar_file_becomes_a_calendar_that_can_be_stored(client: C
 @pytest.mark.parametrize(
     ("asked", "place", "what"),
     [
-        ({"text": "no calendar"}, "text", "this is no iCalendar file"),
+        ({"text": "no calendar"}, "text", "this is not an iCalendar file"),
         ({"text": HOLIDAYS, "first": "2027-01-01", "last": "2026-01-01"}, "last", "is before"),
         ({"text": HOLIDAYS, "first": "soon"}, "first", "is not a day"),
         ({}, "text", "missing"),

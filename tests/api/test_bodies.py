@@ -23,7 +23,7 @@ LONG = "x" * 1001
             [
                 "rôle: unknown key (did you mean role?)",
                 "name: expected text, got the number 5 (put it in quotes)",
-                "enabled: unknown key (known are name, password, role, jobs, allow_shell, allow_secrets)",
+                "enabled: unknown key (known keys: name, password, role, jobs, allow_shell, allow_secrets)",
                 "password: missing (add it)",
             ],
         ),

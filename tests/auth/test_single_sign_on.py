@@ -315,9 +315,9 @@ async def test_a_name_belongs_to_one_person_and_never_to_a_local_user(
     assert (await api.login("oidc:grace", "another good password")).status_code == 401
     [user] = [one for one in await stores.users.find() if one.source is UserSource.OIDC]
     assert user.subject == f"{provider.issuer} grace"
-    with pytest.raises(InvalidInput, match="groups decide about the role"):
+    with pytest.raises(InvalidInput, match="groups determine the role"):
         await api.service.users.change("oidc:grace", role=Role.ADMIN)
-    with pytest.raises(InvalidInput, match="groups decide about the role"):
+    with pytest.raises(InvalidInput, match="groups determine the role"):
         await api.service.users.change("oidc:grace", password="another good password")
     await api.service.users.change("oidc:grace", enabled=False)
     assert not await api.lets_in(token), "at once"

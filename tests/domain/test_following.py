@@ -147,7 +147,7 @@ def test_an_end_that_waits_too_long_leaves_a_skipped_run_once() -> None:
     assert (over.arrived, over.expired, over.expires_at, over.waits, over.recent) == ((), True, None, False, ("x@1",))
     run = run_of_join(of_job(BOTH), over, join.expires_at)
     assert run is not None
-    assert (run.state, run.reason) == (RunState.SKIPPED, "x@1 has ended, but not y within 1h")
+    assert (run.state, run.reason) == (RunState.SKIPPED, "x@1 ended, but y did not end within 1h")
     assert run_of_join(of_job(BOTH), finish(over), join.expires_at) is None
     assert expire(finish(over), BOTH, join.expires_at) is not over
     assert finish(expire(finish(over), BOTH, join.expires_at)) == finish(over)

@@ -253,7 +253,7 @@ async def test_the_connection_goes_to_the_address_that_was_checked(
     async with AmqpExecutor(namespace="t") as other:
         refused = await sending(other, target, Lines())
     assert refused.outcome is Outcome.PERMANENT
-    assert "never talks to link-local and metadata addresses" in (refused.error or "")
+    assert "never connects to link-local and metadata addresses" in (refused.error or "")
 
 
 async def test_a_name_that_does_not_resolve_fails_the_attempt_and_the_next_address_is_tried(

@@ -51,7 +51,7 @@ async def test_after_five_failures_a_host_is_not_asked_and_the_attempt_is_put_of
     attempt_result = await send(executor, f"{server.url}/other")
     assert (attempt_result.outcome, attempt_result.delay) == (Outcome.DEFERRED, timedelta(seconds=20))
     assert attempt_result.error is not None
-    assert "circuit is open" in attempt_result.error
+    assert "circuit breaker is open" in attempt_result.error
     assert len(server.requests) == 5
 
 

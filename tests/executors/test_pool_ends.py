@@ -53,7 +53,7 @@ class Figures(Unmetered):
         ("kill", "was killed by SIGKILL"),
         ("segfault", "was killed by SIGSEGV"),
         ("disconnect", "closed its connection"),
-        ("garbage", "sent something else than messages"),
+        ("garbage", "sent something other than messages"),
     ],
 )
 async def test_a_process_that_dies_ends_only_its_own_attempts_and_is_started_again(

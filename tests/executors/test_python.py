@@ -434,7 +434,7 @@ async def test_a_cancellation_does_not_wait_for_ever(executor: PythonExecutor) -
     attempt.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(attempt, PATIENCE_S)
-    assert "does not look at ctx.cancelled" in lines.of("error")[0]
+    assert "does not check ctx.cancelled" in lines.of("error")[0]
 
 
 async def test_the_executor_can_be_closed_while_a_handler_still_runs() -> None:
@@ -553,7 +553,7 @@ async def test_a_node_declines_functions_that_it_does_not_have_and_no_others() -
     async def declined(ref: str) -> str:
         return await executor.declines(assignment(PythonTarget(ref)), "node-1") or "no"
 
-    assert "this node does not have os:system: it is no job" in await declined("os:system")
+    assert "this node does not have os:system: no app of the node has it" in await declined("os:system")
     assert "there is no module tests.executors.missing" in await declined("tests.executors.missing:function")
     assert "has no function missing" in await declined("tests.executors:missing")
     assert await declined(f"{__name__}:sleeps") == "no"

@@ -119,7 +119,7 @@ async def test_an_unreachable_receiver_is_reported_without_its_query(server: Ser
 async def test_metadata_and_link_local_addresses_are_never_talked_to(host: str) -> None:
     found = await posted(Webhook(f"http://{host}/hook"))
     assert (found.taken, found.status) == (False, None)
-    assert "never talks to link-local and metadata addresses" in (found.error or "")
+    assert "never connects to link-local and metadata addresses" in (found.error or "")
 
 
 async def test_a_host_that_is_not_allowed_is_not_talked_to(server: Server) -> None:

@@ -264,7 +264,7 @@ def test_a_problem_names_its_event(tmp_path: Path, event: str, problem: str) -> 
 )
 def test_what_is_no_icalendar_file_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.ics").write_bytes(content)
-    with pytest.raises(InvalidInput, match=r"x\.ics: this is no iCalendar file"):
+    with pytest.raises(InvalidInput, match=r"x\.ics: this is not an iCalendar file"):
         read_icalendar(tmp_path / "x.ics", "x", FIRST, LAST)
 
 

@@ -273,14 +273,14 @@ def test_the_repetitions_of_all_documents_of_a_file_are_counted_together() -> No
 @pytest.mark.usefixtures("folder")
 def test_an_alias_inside_of_itself_is_refused() -> None:
     assert problems_of("name: a\nrun: &x [*x]\n") == [
-        "a.yaml:2: an alias stands inside of what it repeats (write the values out)"
+        "a.yaml:2: an alias is inside the value that it repeats (write the values out)"
     ]
 
 
 @pytest.mark.usefixtures("folder")
 def test_endless_nesting_is_refused() -> None:
     assert problems_of("name: a\nrun: " + "[" * 500_000) == [
-        "a.yaml:2: nested more than 100 levels deep (write it flatter)"
+        "a.yaml:2: nested more than 100 levels deep (reduce the nesting)"
     ]
 
 
@@ -289,7 +289,7 @@ def test_nesting_is_counted_from_the_outermost_bracket() -> None:
     [problem] = problems_of("name: a\nrun: " + "[" * 99 + "]" * 99)
     assert problem == "a.yaml:2: run: expected a mapping, got a list"
     [problem] = problems_of("name: a\nrun: " + "[" * 100 + "]" * 100)
-    assert problem == "a.yaml:2: nested more than 100 levels deep (write it flatter)"
+    assert problem == "a.yaml:2: nested more than 100 levels deep (reduce the nesting)"
 
 
 @pytest.mark.usefixtures("folder")
@@ -310,7 +310,7 @@ def test_a_number_of_too_many_digits_is_refused() -> None:
 def test_duplicate_names_are_refused_with_both_places() -> None:
     one, two = "jobs:\n  - name: a\n    run: {shell: x}\n", "\n\nname: a\nrun: {shell: y}\n"
     assert problems_of(one, two) == [
-        "b.yaml:3: name: the name 'a' is taken by a.yaml:2: jobs[0].name (a name occurs once in all files; rename one)"
+        "b.yaml:3: name: the name 'a' is taken by a.yaml:2: jobs[0].name (names must be unique; rename one)"
     ]
 
 

@@ -144,7 +144,7 @@ def test_the_timers_of_twenty_packages_are_imported(tmp_path: Path) -> None:
         ("Fri *-*-13 08:00", "no day that must be one of these dates and one of these weekdays"),
         ("*-02~03 08:00", "counts from the end of the month"),
         ("Sat..Mon 08:00", "run backwards"),
-        ("*:*:0.5", "is no value that cron has"),
+        ("*:*:0.5", "is not a value that cron supports"),
         ("25:00", "is out of range"),
         ("@1700000000", "an instant since 1970"),
         ("tomorrow", "is not a weekday"),
@@ -177,7 +177,7 @@ def test_intervals(tmp_path: Path) -> None:
         ("OnCalendar=daily", "[Service]\nType=oneshot", "no ExecStart"),
         ("OnCalendar=daily", "[Service]\nExecStart=/bin/x %h", "specifier %h"),
         ("OnCalendar=daily", "[Service]\nExecStart=/bin/x 'y", "a quote is not closed"),
-        ("Persistent", SERVICE, "is no line of a unit file"),
+        ("Persistent", SERVICE, "is not a line of a unit file"),
     ],
 )
 def test_a_timer_without_equivalent_is_refused(timer: str, service: str, reason: str) -> None:

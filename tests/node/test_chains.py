@@ -262,7 +262,7 @@ async def test_an_end_that_waits_longer_than_within_leaves_a_skipped_run() -> No
         x = await cluster.service.jobs.trigger("x")
         await cluster.elapse(70, step=1)
         (report,) = of(cluster, "report")
-        assert (report.state, report.reason) == (RunState.SKIPPED, f"{x} has ended, but not y within 1m")
+        assert (report.state, report.reason) == (RunState.SKIPPED, f"{x} ended, but y did not end within 1m")
         await cluster.service.jobs.trigger("y")
         await cluster.elapse(8)
         assert len(of(cluster, "report")) == 1

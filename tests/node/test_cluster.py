@@ -411,7 +411,7 @@ async def test_an_attempt_that_was_put_off_uses_no_attempt_and_comes_back_when_i
 
         def attempt_result(_: object) -> AttemptResult:
             if cluster.clock.now() < down_until:
-                return AttemptResult(Outcome.DEFERRED, error="its circuit is open", delay=30 * SECOND)
+                return AttemptResult(Outcome.DEFERRED, error="its circuit breaker is open", delay=30 * SECOND)
             return AttemptResult(Outcome.OK)
 
         cluster.executor.attempt_result = attempt_result

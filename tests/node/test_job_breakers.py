@@ -157,7 +157,7 @@ async def test_closed_by_hand_it_is_retried_again_with_an_audit_entry_and_an_eve
         await cluster.service.jobs.close_breaker("shop", by="ann@desk")
         await cluster.service.jobs.close_breaker("shop", by="ann@desk")
         assert not breaker(cluster).is_open
-        assert [event.text for event in emitted] == ["the circuit breaker of shop closed: ann@desk closed it"]
+        assert [event.text for event in emitted] == ["the circuit breaker of shop closed: requested by ann@desk"]
         [entry] = [one for one in cluster.backends.documents.audit.values() if one.action == "job.close_breaker"]
         assert (entry.by, entry.target) == ("ann@desk", "job:shop")
         await cluster.elapse(10)

@@ -68,7 +68,7 @@ async def test_nodes_are_replaced_one_by_one_without_a_dead_letter_or_a_lost_run
             return (await waits() or "").startswith("no node has ledger:close_books; start one whose --app has it (")
 
         await eventually(names_the_function, what="both nodes have declined the run")
-        assert "this node does not have ledger:close_books: it is no job of the node's apps" in (await waits() or "")
+        assert "this node does not have ledger:close_books: no app of the node has it" in (await waits() or "")
         deploy(cluster, "v2", NEW)
         for name in ("a", "b"):
             child = cluster.children.pop(name)

@@ -62,7 +62,7 @@ def test_calendars_count_and_a_skipped_fire_has_its_reason(tmp_path: Path) -> No
     [
         ("2026-03-29 02:30", "does not exist in Europe/Berlin: the clock goes from 02:00 to 03:00"),
         ("2026-10-25 02:30", "exists twice in Europe/Berlin .write 2026-10-25 02:30.02:00 or 2026-10-25 02:30.01:00"),
-        ("tomorrow", "at.0.: 'tomorrow' is no date"),
+        ("tomorrow", "at.0.: 'tomorrow' is not a date"),
     ],
 )
 def test_a_time_that_is_not_certain_is_refused(at: str, problem: str) -> None:

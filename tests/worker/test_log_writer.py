@@ -126,7 +126,7 @@ async def test_an_attempt_keeps_its_first_and_last_lines_and_counts_those_in_bet
     if count <= 10:
         assert [line.text for line in lines] == texts
         return
-    marker = f"{count - 10:,} lines were left out here; kept are the first 2 and the last 8"
+    marker = f"{count - 10:,} lines were left out here; the first 2 and the last 8 are kept"
     assert [line.text for line in lines] == [*texts[:2], marker, *texts[-8:]]
     assert [line.n for line in lines] == [0, 1, count - 9, *range(count - 8, count)]
     assert [line.level for line in lines].index("warn") == 2
@@ -136,7 +136,7 @@ async def test_of_many_lines_two_thousand_and_eight_thousand_are_kept() -> None:
     count = 300_001
     async with attempt_of([f"{n}" for n in range(count)], limit=LINES_PER_RUN) as (backends, run):
         texts = [line.text for line in await backends.logs.read(run, limit=count)]
-    marker = "290,001 lines were left out here; kept are the first 2,000 and the last 8,000"
+    marker = "290,001 lines were left out here; the first 2,000 and the last 8,000 are kept"
     assert texts == [*map(str, range(2000)), marker, *map(str, range(count - 8000, count))]
 
 
@@ -148,7 +148,7 @@ async def test_long_lines_are_cut_and_fewer_are_kept(monkeypatch: pytest.MonkeyP
         lines = await backends.logs.read(run, limit=1000)
     cut = [f"{text[:50]}… (52 characters were cut)" for text in texts]
     kept = 300 // len(cut[0])
-    marker = f"{30 - 2 * kept} lines were left out here; kept are the first {kept} and the last {kept}"
+    marker = f"{30 - 2 * kept} lines were left out here; the first {kept} and the last {kept} are kept"
     assert [line.text for line in lines] == [*cut[:kept], marker, *cut[-kept:]]
 
 

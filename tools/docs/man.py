@@ -26,9 +26,9 @@ EXIT_CODES = {
     130: "Interrupted by Ctrl-C.",
 }
 FILES = {
-    TOML: "The settings, in the working directory. An environment variable wins over it.",
+    TOML: "The settings, in the working directory. Environment variables take precedence.",
     "~/.config/cronflow": "The logins of `cronflow login`, or below $XDG_CONFIG_HOME.",
-    "~/.local/state/cronflow/spool": "Outcomes that a node could not store yet, unless SPOOL_DIR names another folder.",
+    "~/.local/state/cronflow/spool": "Results that a node could not store yet, unless SPOOL_DIR names another folder.",
 }
 EXAMPLES = {
     "cronflow dev docs/examples/jobs.yaml": "Run a whole cluster on this machine.",

@@ -46,18 +46,18 @@ def rehearse(
     ] = None,
     first: Annotated[
         str | None,
-        typer.Option("--from", metavar="2h|INSTANT", help="The beginning: an instant, or so long from now.  [now]"),
+        typer.Option("--from", metavar="2h|INSTANT", help="The beginning: an instant, or a time from now.  [now]"),
     ] = None,
     until: Annotated[
         str | None, typer.Option(metavar="2d|INSTANT", help="The end.  [24 hours after the beginning]")
     ] = None,
     outage: Annotated[
         str | None,
-        typer.Option(metavar="6h", help="All nodes are down for so long, from --at or one hour after the beginning."),
+        typer.Option(metavar="6h", help="How long all nodes are down, from --at or one hour after the beginning."),
     ] = None,
     kill_leader: Annotated[
         str | None,
-        typer.Option(metavar="10m|INSTANT", help="Kill the leader at this instant, or so long after the beginning."),
+        typer.Option(metavar="10m|INSTANT", help="Kill the leader at this instant, or this long after the beginning."),
     ] = None,
     tzdata: Annotated[
         Path | None,

@@ -33,7 +33,7 @@ _UNPORTABLE = ("posix/", "right/", "localtime", "posixrules")
 def check_reach(instant: datetime, place: str) -> None:
     """Raises InvalidInput for an instant so far away that calendar arithmetic could overflow."""
     if not EARLIEST <= instant < LATEST:
-        what = f"is in the year {instant.year}; it must be one of {EARLIEST.year} to {LATEST.year - 1}"
+        what = f"is in the year {instant.year}; it must be from {EARLIEST.year} to {LATEST.year - 1}"
         raise InvalidInput(Problem(place, what))
 
 

@@ -261,7 +261,7 @@ class HandlerProcess(asyncio.Protocol):
             for message in self._frames.feed(data):
                 self._receive(message)
         except (BadFrame, LookupError, TypeError, ValueError) as error:
-            self._kill(f"was killed because it sent something else than messages: {error}")
+            self._kill(f"was killed because it sent something other than messages: {error}")
 
     def _receive(self, message: Message) -> None:
         match message:

@@ -193,7 +193,7 @@ test('a calendar shows its year and its jobs, and is imported from an iCalendar 
   await dialog.getByLabel('Calendar name').fill('holidays');
   await dialog.getByLabel('File (.ics)').setInputFiles({ name: 'x.ics', mimeType: 'text/calendar', buffer: Buffer.from('nothing') });
   await dialog.getByRole('button', { name: 'Read file' }).click();
-  await expect(dialog.getByRole('alert')).toContainText('this is no iCalendar file');
+  await expect(dialog.getByRole('alert')).toContainText('this is not an iCalendar file');
   await dialog.getByLabel('File (.ics)').setInputFiles({ name: 'x.ics', mimeType: 'text/calendar', buffer: Buffer.from('BEGIN:VCALENDAR') });
   await dialog.getByRole('button', { name: 'Read file' }).click();
   await expect(dialog.getByRole('status')).toContainText('2 day entries and 0 windows');

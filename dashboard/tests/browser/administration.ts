@@ -108,7 +108,7 @@ export class Administration {
         return all(this.alerts);
       case 'calendars': {
         const found = this.calendars.find((one) => one.name === name);
-        if (verb === 'read') return String(body.text).includes('VCALENDAR') ? [200, { calendar: { name, description: 'Imported', tz: null, days: ['2026-12-25', '2027-12-25'], windows: [] }, left_out: { cancelled: 1 }, first: '2026-01-01', last: body.last }] : [422, { title: 'Unprocessable Entity', status: 422, detail: 'text: this is no iCalendar file (export the calendar as .ics again)' }];
+        if (verb === 'read') return String(body.text).includes('VCALENDAR') ? [200, { calendar: { name, description: 'Imported', tz: null, days: ['2026-12-25', '2027-12-25'], windows: [] }, left_out: { cancelled: 1 }, first: '2026-01-01', last: body.last }] : [422, { title: 'Unprocessable Entity', status: 422, detail: 'text: this is not an iCalendar file (export the calendar as .ics again)' }];
         if (verb === 'plan') return [200, { name, result: found === undefined ? 'created' : 'changed', job_count: found?.job_count ?? 0, compared: 1, days: 90, effects: found === undefined ? [] : [{ job: 'close-month', next_before: '2026-12-25T23:30:00Z', next_after: '2026-12-28T23:30:00Z', skipped: [{ fire: '2026-12-25T23:30:00Z', reason: 'holidays' }], allowed: [], more: false }] }];
         if (method === 'PUT') {
           this.calendars = [...this.calendars.filter((one) => one.name !== name), { ...calendar(name, 0), ...body }];
