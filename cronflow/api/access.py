@@ -99,7 +99,8 @@ def check_deleted(principal: Principal, names: Sequence[str]) -> None:
     refused = [name for name in names if not principal.may_touch(name)]
     if refused:
         shown = ", ".join(refused[:5]) + (f" and {len(refused) - 5} more" if len(refused) > 5 else "")
-        why = f"{principal.name} is limited to {' '.join(principal.jobs)} and may not delete {shown}"
+        allowed = " or ".join(principal.jobs)
+        why = f"{principal.name} is limited to jobs that match {allowed} and may not delete {shown}"
         raise NotAllowed(Role.EDITOR, principal, why)
 
 

@@ -73,7 +73,9 @@ class Principal:
         no sequence of partial changes reaches more than one complete document.
         """
         if not self.may_touch(job.name):
-            return Problem("name", f"{self.name} is limited to {' '.join(self.jobs)}, not {job.name}")
+            allowed = " or ".join(self.jobs)
+            what = f"{self.name} is limited to jobs that match {allowed} and may not write {job.name}"
+            return Problem("name", what)
         if self.role is Role.ADMIN:
             return None
         if isinstance(job.target, CommandTarget) and not self.allow_shell:

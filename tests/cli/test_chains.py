@@ -183,7 +183,7 @@ def test_why_of_a_job_names_the_last_ends_and_what_its_joins_lack(cli: Cli, chai
         "missing": ["left"],
         "until": "2026-11-21T13:00:00Z",
     }
-    assert f"for an end of left of the chain {FIRST}, until" in cli("jobs", "why", "report").stdout
+    assert f"for left to end in the chain {FIRST}, until" in cli("jobs", "why", "report").stdout
 
 
 def test_why_of_a_job_that_has_not_run_names_an_upstream_that_never_ran(cli: Cli, scene: Scene) -> None:

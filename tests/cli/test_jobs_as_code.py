@@ -188,7 +188,7 @@ def test_an_editor_prunes_only_what_it_may_delete_and_a_viewer_exports_no_masks(
     for command in ("diff", "apply"):
         refused = cli("jobs", command, "-f", "one.yaml", "--prune")
         assert refused.exit_code == (2 if command == "diff" else 1)
-        assert "is limited to night* and may not delete tokens" in refused.stderr
+        assert "is limited to jobs that match night* and may not delete tokens" in refused.stderr
     assert names(empty) == ["nightly", "tokens"]
     use("wide", Role.EDITOR, "night*", "tok*", allow_shell=True)
     assert cli("jobs", "diff", "-f", "one.yaml", "--prune").exit_code == 1

@@ -134,7 +134,7 @@ async def spread_jobs(
     `POST /jobs/spread/apply` writes. 409 when a job is changed meanwhile; planning again is safe.
     """
     if not by.may_read(None):
-        raise NotAllowed(Role.EDITOR, by, f"{by.name} is limited to some jobs, and the load is of all jobs")
+        raise NotAllowed(Role.EDITOR, by, f"{by.name} may only access some jobs, but the load covers all jobs")
     if asked.dry_run:
         found = await service.spread.propose(asked.wanted(), asked.by, by.may_change)
     else:

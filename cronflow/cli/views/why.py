@@ -231,10 +231,10 @@ def _chain_step(link: LinkSchema, now: datetime) -> Step | None:
             line = f"{name}: last {link['state']}{ended}, {link['run']}"
             return YES if counts else PASSED, "upstream", [line]
         case "awaits":
-            lines = [f"has {one['run']} {one['state']}" for one in link["arrived"]]
+            lines = [f"already ended: {one['run']} ({one['state']})" for one in link["arrived"]]
             until = "" if link["until"] is None else f", until {times.both(link['until'], now)}"
-            chain = "" if link["chain"] is None else f" of the chain {link['chain']}"
-            return WAITS, "waits", [f"for an end of {', '.join(link['missing'])}{chain}{until}", *lines]
+            chain = "" if link["chain"] is None else f" in the chain {link['chain']}"
+            return WAITS, "waits", [f"for {', '.join(link['missing'])} to end{chain}{until}", *lines]
         case "held_back":
             return PASSED, "held back", [link["run"], link["reason"]]
     return None
