@@ -104,9 +104,9 @@ export async function foundCompany(cluster: Cluster): Promise<void> {
   for (const [name, limit] of Object.entries(LIMITS)) await cluster.request('PUT', `/limits/${name}`, limit);
   for (const [name, calendar] of Object.entries(CALENDARS)) await cluster.request('PUT', `/calendars/${name}`, calendar);
   for (const [name, role] of Object.entries({ ada: 'admin', linus: 'editor', grace: 'operator', margaret: 'viewer' })) await cluster.request('POST', '/users', { name, role, password: 'only for these pictures' });
-  await cluster.request('POST', '/keys', { name: 'ci-deploy', role: 'editor', jobs: ['load-*', 'extract-*'] });
-  await cluster.request('POST', '/keys', { name: 'grafana', role: 'viewer' });
-  for (const name of ['ERP_PASSWORD', 'HOOKS', 'S3_KEY']) await cluster.request('PUT', `/secrets/${name}`, { value: 'only for these pictures' });
+  await cluster.request('POST', '/api-keys', { name: 'ci-deploy', role: 'editor', jobs: ['load-*', 'extract-*'] });
+  await cluster.request('POST', '/api-keys', { name: 'grafana', role: 'viewer' });
+  for (const name of ['ERP_PASSWORD', 'HOOKS', 'S3_KEY']) await cluster.request('POST', '/secrets', { name, value: 'only for these pictures' });
   await cluster.request('POST', '/alerts', { name: 'finance', on: ['failed', 'recovered', 'late'], jobs: ['revenue-*', 'close-month'], webhook: { url: 'https://hooks.example.com/cronflow', secret: '${secret:HOOKS}' }, late_after: '10m' });
   await cluster.request('POST', '/alerts', { name: 'logistics', on: ['failed'], jobs: ['courier-*', 'stock-*'], webhook: { url: 'https://hooks.example.com/logistics' } });
   await cluster.request('POST', '/jobs/apply', { jobs: [...nightly(), ...daytime()] });
