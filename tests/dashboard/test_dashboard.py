@@ -218,7 +218,8 @@ def test_the_page_in_a_browser_with_a_simulated_and_a_real_cluster() -> None:
     for name, browser in {"Chromium": CHROMIUM, "Firefox": FIREFOX}.items():
         if not Path(browser).exists():
             missing(f"no browser at {browser}", f"install {name}, or set {name.upper()} to its path")
-    npm("run", "test:browser")
+    # One browser at a time: with two, the other workers of pytest would wait.
+    npm("run", "test:browser", "--", "--workers=1")
 
 
 def test_the_lock_file_contains_no_registry_addresses() -> None:
