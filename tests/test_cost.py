@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,6 +16,7 @@ from redis.asyncio import Redis
 from cronflow.backends.clock import SystemClock
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.redis.connection import RedisConnection
+from cronflow.backends.redis.queue import RedisQueue
 from cronflow.bootstrap.backends import adapters
 from cronflow.bootstrap.roles import build_node
 from cronflow.domain.job import Job, Misfire, PythonTarget, Retry
@@ -114,7 +116,9 @@ async def schedule_load(
         # What the test reads is not counted.
         MongoDatabase(mongo_url, namespace) as watched,
     ):
-        backends = adapters(connection, database)
+        # On a machine that is busy, runs are given back that would start long after the leader read their job.
+        patient = RedisQueue(connection, start_by_s=600.0)
+        backends = replace(adapters(connection, database), queue=patient)
         service = UseCases(backends, SystemClock())
         # Due before the node starts, and not called missed: it finds them all due at once, on any machine.
         due = datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=1)
@@ -130,8 +134,8 @@ async def schedule_load(
             for k in range(size)
         ]
         await service.jobs.apply(jobs)
-        # A start is recorded separately if its run has not ended by then, as on a machine that is busy.
-        timings = Timings(start_mark=60.0)
+        # There, too, a start is recorded separately if its run has not ended by then, and old plans are recovered.
+        timings = Timings(start_mark=60.0, plan_age=300.0)
         node = build_node(backends, NoOp(), SystemClock(), timings, name="only", slots=size)
         counting.clear()
         connection.trips.clear()
@@ -196,8 +200,8 @@ async def test_full_batches_cost_few_writes_and_hardly_any_round_trips_a_run(
         writes = mongo.writes.total() / FULL_BATCHES
         sent = mongo.commands + redis.trips
         trips = sum(count for name, count in sent.items() if name not in POLLS) / FULL_BATCHES
-        # Most batches are full, even on a busy machine, and nothing that was sent is missing from the counts.
-        assert redis.trips["dispatch"] <= 4 * FULL_BATCHES / BATCH, sent
+        # Batches are full, and nothing that was sent is missing from the counts.
+        assert redis.trips["dispatch"] <= 2 * FULL_BATCHES / BATCH, sent
         assert mongo.writes["jobs"] == FULL_BATCHES
         assert FULL_BATCHES <= mongo.writes["runs"] <= (1 + REFUSED_INSERTS) * FULL_BATCHES, mongo.writes
         assert writes <= WRITES_PER_RUN, mongo.writes
