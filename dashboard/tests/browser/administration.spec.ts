@@ -24,7 +24,7 @@ test('a node has a page with its state, load, runs, code and history', async ({ 
   await expect(user.getByRole('region', { name: 'History' })).toBeVisible();
 });
 
-test('the history of a node has its starts, losses and drains, and grows with new events', async ({ stage, user }) => {
+test('the history of a node has its starts, losses and drains, and grows with new events', { tag: '@prove' }, async ({ stage, user }) => {
   await user.goto(`${stage.url}/nodes/us-west-1`);
   await live(user);
   const items = user.getByRole('region', { name: 'Events of this node' }).getByRole('listitem');
@@ -41,7 +41,7 @@ test('the history of a node has its starts, losses and drains, and grows with ne
   await expect(user.getByRole('button', { name: 'Drain' })).toHaveCount(0);
 });
 
-test('a node is drained with a deadline, which can be changed', async ({ stage, user }) => {
+test('a node is drained with a deadline, which can be changed', { tag: '@prove' }, async ({ stage, user }) => {
   await user.goto(`${stage.url}/nodes/eu-west-2`);
   await live(user);
   await user.getByRole('button', { name: 'Drain' }).click();
@@ -64,7 +64,7 @@ test('a node is drained with a deadline, which can be changed', async ({ stage, 
   await expect(user.locator('[data-act]')).toHaveCount(0);
 });
 
-test('users are created, edited, disabled and deleted', async ({ stage, user }) => {
+test('users are created, edited, disabled and deleted', { tag: '@prove' }, async ({ stage, user }) => {
   await user.goto(`${stage.url}/settings`);
   await live(user);
   await expect(user).toHaveURL(/\/settings\/users$/);
@@ -102,7 +102,7 @@ test('users are created, edited, disabled and deleted', async ({ stage, user }) 
   await expect(user.getByRole('button', { name: /^Edit oidc:/ })).toHaveCount(0);
 });
 
-test('an API key is shown once, and copied without the clipboard of a secure context', async ({ stage, user }) => {
+test('an API key is shown once, and copied without the clipboard of a secure context', { tag: '@prove' }, async ({ stage, user }) => {
   await user.addInitScript(() => Object.defineProperty(navigator, 'clipboard', { value: undefined }));
   await user.goto(`${stage.url}/settings/keys`);
   await live(user);
@@ -125,7 +125,7 @@ test('an API key is shown once, and copied without the clipboard of a secure con
   await expect(user.getByRole('row').filter({ hasText: 'deploy' })).toHaveCount(0);
 });
 
-test('secrets show where they are used, and are set without ever being shown', async ({ stage, user }) => {
+test('secrets show where they are used, and are set without ever being shown', { tag: '@prove' }, async ({ stage, user }) => {
   await user.goto(`${stage.url}/settings/secrets`);
   await live(user);
   const rows = user.getByRole('list', { name: 'Secrets' }).getByRole('listitem');
@@ -145,7 +145,7 @@ test('secrets show where they are used, and are set without ever being shown', a
   await expect(rows.filter({ hasText: 'UNUSED' })).toHaveCount(0);
 });
 
-test('alerts are added, edited, muted and tested, and show their deliveries', async ({ stage, user }) => {
+test('alerts are added, edited, muted and tested, and show their deliveries', { tag: '@prove' }, async ({ stage, user }) => {
   await user.goto(`${stage.url}/settings/alerts`);
   await live(user);
   await user.getByRole('link', { name: 'billing', exact: true }).click();
@@ -205,7 +205,7 @@ test('a calendar shows its year and its jobs, and is imported from an iCalendar 
   expect(stage.administration.sent.at(-1)![0]).toBe('PUT /calendars/holidays');
 });
 
-test('the configuration has values, defaults and sources, and can be searched', async ({ stage, user }) => {
+test('the configuration has values, defaults and sources, and can be searched', { tag: '@prove' }, async ({ stage, user }) => {
   await user.goto(`${stage.url}/settings/configuration`);
   await live(user);
   const rows = user.getByRole('list', { name: 'Settings' }).getByRole('listitem');

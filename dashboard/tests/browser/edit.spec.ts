@@ -88,7 +88,7 @@ test('an edit that somebody else overtook shows what they changed, and is applie
   await expect.poll(() => stage.world.named('nightly-report')?.schedule?.cron).toBe('0 4 * * *');
 });
 
-test('unsaved changes are not lost by a click or by going back', async ({ stage, user }) => {
+test('unsaved changes are not lost by a click or by going back', { tag: '@prove' }, async ({ stage, user }) => {
   await open(user, stage, '/jobs/nightly-report');
   await user.getByRole('link', { name: 'Edit', exact: true }).click();
   await user.getByLabel(/^Description/).fill('Changed');
@@ -108,7 +108,7 @@ test('unsaved changes are not lost by a click or by going back', async ({ stage,
   await expect(user).toHaveURL(/\/jobs\/nightly-report$/);
 });
 
-test('any two versions are compared, and one click returns to one of them', async ({ stage, user }) => {
+test('any two versions are compared, and one click returns to one of them', { tag: '@prove' }, async ({ stage, user }) => {
   await open(user, stage, '/jobs/invoice-reminders?tab=versions');
   const lines = user.getByRole('region', { name: 'Changed lines of the YAML' });
   await expect(lines).toContainText('Removed: timeout: 14m');
@@ -128,7 +128,7 @@ test('any two versions are compared, and one click returns to one of them', asyn
   await expect.poll(() => stage.world.named('invoice-reminders')?.timeout).toBe('10m');
 });
 
-test('a job is duplicated and deleted, and the deletion undone', async ({ stage, user }) => {
+test('a job is duplicated and deleted, and the deletion undone', { tag: '@prove' }, async ({ stage, user }) => {
   await open(user, stage, '/jobs/nightly-report');
   await button(user, 'More actions').click();
   await user.getByRole('link', { name: 'Duplicate' }).click();
@@ -145,7 +145,7 @@ test('a job is duplicated and deleted, and the deletion undone', async ({ stage,
   expect(stage.edits.sent('POST /jobs')).toMatchObject({ name: 'nightly-report', timeout: '10m' });
 });
 
-test('an edit of a job that files own is warned about, and a viewer has no way to edit', async ({ stage, user }) => {
+test('an edit of a job that files own is warned about, and a viewer has no way to edit', { tag: '@prove' }, async ({ stage, user }) => {
   saveAs(stage, 'ci', 'nightly-report', { labels: { owner: 'team-a' } });
   await open(user, stage, '/jobs/nightly-report/edit');
   await expect(user.getByText('This job is defined in the files of team-a')).toBeVisible();
@@ -156,7 +156,7 @@ test('an edit of a job that files own is warned about, and a viewer has no way t
   for (const name of ['Edit', 'More actions', 'Restore', 'Run with arguments']) await expect(user.getByRole('button', { name }).or(user.getByRole('link', { name, exact: true }))).toHaveCount(0);
 });
 
-test('a job runs with arguments whose types are kept, and invalid JSON is located', async ({ stage, user }) => {
+test('a job runs with arguments whose types are kept, and invalid JSON is located', { tag: '@prove' }, async ({ stage, user }) => {
   saveAs(stage, 'ada', 'nightly-report', { run: { python: 'shop.jobs:count', args: { region: 'eu', limit: 10, dry: true, tags: ['a'] } } });
   await open(user, stage, '/jobs/nightly-report');
   await button(user, 'Run with arguments').click();
@@ -183,7 +183,7 @@ test('a job runs with arguments whose types are kept, and invalid JSON is locate
   expect(stage.edits.sent('POST /jobs/nightly-report/run')).toEqual({ args: { region: '12', limit: 26, note: 'by hand' } });
 });
 
-test('a replay begins with the arguments of the version that ran', async ({ stage, user }) => {
+test('a replay begins with the arguments of the version that ran', { tag: '@prove' }, async ({ stage, user }) => {
   const run = stage.world.dead().find((one) => one.job !== 'backup-postgres')!;
   const before = definitionOf(stage.world.named(run.job)!);
   const run0 = before.run as Doc;
@@ -200,7 +200,7 @@ test('a replay begins with the arguments of the version that ran', async ({ stag
   expect(stage.edits.bodies.find(([request]) => request.endsWith('/retry'))?.[1]).toEqual({ args: { region: 'eu', limit: 1 } });
 });
 
-test('a backfill shows its number of runs, its first and last instants, and when it ends', async ({ stage, user }) => {
+test('a backfill shows its number of runs, its first and last instants, and when it ends', { tag: '@prove' }, async ({ stage, user }) => {
   await open(user, stage, '/jobs/nightly-report?tab=backfills');
   await button(user, 'Backfill').click();
   const dialog = user.getByRole('dialog');
