@@ -49,7 +49,7 @@ const FAILURES = [
   { what: 'a page of a proxy', fail: { status: 504, contentType: 'text/html', body: '<h1>nginx</h1>' }, text: 'The API did not respond in time (HTTP 504)' },
   { what: 'a 403 without a body', fail: { status: 403, contentType: 'application/json' }, text: 'Access was denied (HTTP 403)' },
   { what: 'a problem', fail: { status: 409, json: { title: 'Conflict', detail: 'nightly-report was deleted' } }, text: 'nightly-report was deleted' },
-  { what: 'an answer that is not JSON', fail: { status: 202, contentType: 'application/json', body: 'O' }, text: 'The server sent an answer that this page cannot read' },
+  { what: 'an answer that is not JSON', fail: { status: 202, contentType: 'application/json', body: 'O' }, text: 'The server sent a response that this page cannot read' },
 ] as const;
 
 // A page whose console is not checked: browsers log failed requests.
