@@ -16,7 +16,7 @@ OWNER = "owner"
 
 
 def permit_all(_names: Sequence[str]) -> None:
-    """Whoever asks may delete every job."""
+    """Allow the deletion of any job."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,13 @@ async def test_an_incident_has_what_failed_and_what_happened_and_its_page(client
     assert sum(failure["count"] for failure in found["failures"]) == sum(found["jobs"].values()) > 0
     assert [mark["kind"] for mark in found["marks"]] == ["deployment", "leader"]
     assert found["markdown"].startswith("# Incident summary, 2026-11-21 00:00:00 to 2026-11-21 12:00:00\n")
+    # The page has the newest error, not the reason without its parts.
+    [failure] = found["failures"]
+    assert (failure["reason"], failure["message"]) == (
+        "ValueError: no rows for <time>",
+        "ValueError: no rows for 2026-11-20",
+    )
+    assert "\n| ValueError: no rows for 2026-11-20 | 1 |" in found["markdown"]
 
 
 @pytest.mark.parametrize(
