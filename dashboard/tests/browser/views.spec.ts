@@ -5,6 +5,7 @@ import { axe } from './axe';
 import { test } from './fixtures';
 import type { Stage } from './server';
 import { someTroubles } from './troubles';
+import { visit } from './visit';
 
 const PROVE = process.env.PROVE !== undefined;
 const WIDTHS = PROVE ? [1440, 1024, 390, 360] : [1024, 360];
@@ -66,17 +67,8 @@ function addressOf(stage: Stage, view: string): string {
   return view.replace('TOMORROW', at(DAY_MS).slice(0, 10)).replace('BEFORE', at(-100e3)); // the load is that of the coming week
 }
 
-/** Opens a view; only the first is loaded, and the others are reached as by a link. */
 async function open(stage: Stage, page: Page, view: string) {
-  const path = addressOf(stage, view);
-  if (page.url().startsWith(stage.url)) {
-    await page.evaluate((address) => {
-      history.pushState(null, '', address);
-      dispatchEvent(new PopStateEvent('popstate'));
-    }, path);
-  } else {
-    await page.goto(stage.url + path);
-  }
+  await visit(page, stage.url, addressOf(stage, view));
   await expect(page.locator('.pill')).toContainText(/Live|Frozen/);
   await expect(page.locator('.skeleton')).toHaveCount(0);
 }

@@ -154,7 +154,7 @@ describe('tails', () => {
     expect(numbers(state, 'run:r')).toEqual([1, 2, 3, 4]);
   });
 
-  it('have stored lines that the stream has not sent yet behind those that it has sent', () => {
+  it('stay in order when stored lines arrive before the stream has sent them', () => {
     const state = withHistory(play(snap(), tick(1, {}, logs([line(2), line(5)]))), 'run:r', [line(1), line(2), line(3), line(6)]);
     expect(numbers(state, 'run:r')).toEqual([1, 2, 3, 5, 6]);
     expect(numbers(apply(state, tick(2, {}, logs([line(6), line(7)]))), 'run:r')).toEqual([1, 2, 3, 5, 6, 7]);

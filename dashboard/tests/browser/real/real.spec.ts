@@ -3,6 +3,7 @@ import { expect, test, type BrowserContext, type Locator, type Page } from '@pla
 import { ACTIONS, type Action } from '../../../src/lib/permissions';
 import { VIEWS } from '../../../src/lib/views';
 import { axe } from '../axe';
+import { visit } from '../visit';
 import { ADMIN, Cluster, VIEWER, waitFor } from './cluster';
 
 const MANY = 100_000;
@@ -92,16 +93,8 @@ async function confirm(button: string, reason?: string) {
   await expect(dialog).toHaveCount(0);
 }
 
-/** Navigates within the page; only the first view is loaded by URL. */
 async function open(view: string, one = page) {
-  if (one.url().startsWith(cluster.page)) {
-    await one.evaluate((address) => {
-      history.pushState(null, '', address);
-      dispatchEvent(new PopStateEvent('popstate'));
-    }, view);
-  } else {
-    await one.goto(cluster.page + view);
-  }
+  await visit(one, cluster.page, view);
   await live(one);
 }
 
