@@ -97,12 +97,12 @@ test('the columns are chosen, kept by the browser and part of the URL', async ({
   await expect(menu).toHaveCount(0);
   await expect(user.getByRole('button', { name: 'Columns' })).toBeFocused();
   await expect(user).toHaveURL(/cols=state%2Cjob%2Cfire%2Ckind%2Cnode%2Clate%2Ctook/);
-  expect(await headers()).toEqual(['State', 'Job', 'Due', 'Kind', 'Node', 'Late', 'Duration']);
+  await expect.poll(headers).toEqual(['State', 'Job', 'Due', 'Kind', 'Node', 'Late', 'Duration']);
   await open(stage, user);
-  expect(await headers()).toEqual(['State', 'Job', 'Due', 'Kind', 'Node', 'Late', 'Duration']);
+  await expect.poll(headers).toEqual(['State', 'Job', 'Due', 'Kind', 'Node', 'Late', 'Duration']);
   await user.getByRole('button', { name: 'Columns' }).click();
   await user.getByRole('button', { name: 'Default columns' }).click();
-  expect(await headers()).toEqual(['State', 'Job', 'Due', 'Node', 'Attempt', 'Late', 'Duration', 'Message']);
+  await expect.poll(headers).toEqual(['State', 'Job', 'Due', 'Node', 'Attempt', 'Late', 'Duration', 'Message']);
 });
 
 test('a search that finds few runs stops, says how far it has come, and continues on request', async ({ stage, user }) => {
