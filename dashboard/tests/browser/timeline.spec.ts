@@ -72,6 +72,30 @@ test.describe('the timeline', () => {
     await expect(user.getByRole('region', { name: 'Due next' })).toContainText('usage-rollup');
   });
 
+  test('opens the job of a fire that is due, and shows nothing on the name of a node', async ({ stage, user }) => {
+    await open(user, `${stage.url}/timeline`);
+    const pane = user.getByRole('group', { name: /^Attempts on/ });
+    const tip = pane.locator('.tip');
+    const { x, y, width, height } = (await pane.boundingBox())!;
+    let tips = 0;
+    for (let down = 84; down < height; down += 8) {
+      await user.mouse.move(x + 122, y + down);
+      expect(await tip.count()).toBe(0);
+      await user.mouse.move(x + 400, y + down);
+      tips += await tip.count();
+    }
+    expect(tips).toBeGreaterThan(0);
+    const fire = tip.filter({ hasText: /due .*, in / });
+    await expect(async () => {
+      for (let right = width * 0.88; right < width && (await fire.count()) === 0; right += 4) await user.mouse.move(x + right, y + 50);
+      expect(await fire.count()).toBe(1);
+    }).toPass();
+    const job = await fire.locator('b').textContent();
+    await user.mouse.down();
+    await user.mouse.up();
+    await expect(user).toHaveURL(`${stage.url}/jobs/${job}`);
+  });
+
   test('zooms and moves by keyboard, by wheel and by drag, and goes to a time', async ({ stage, user }) => {
     await open(user, `${stage.url}/timeline`);
     const pane = user.getByRole('group', { name: /^Attempts on/ });
