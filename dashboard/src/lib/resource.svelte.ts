@@ -1,6 +1,6 @@
 // REST data of a view. A response that was superseded by a newer request is ignored. Lists are loaded page by page while
 // scrolling.
-import { untrack } from 'svelte';
+import { onDestroy, untrack } from 'svelte';
 import { ApiError } from './api';
 import type { Page } from './types';
 
@@ -42,6 +42,13 @@ export class Pages<T> {
   private generation = 0;
 
   constructor(private readonly load: (cursor: string | null) => Promise<Page<T>>) {}
+
+  /** Of the component that is being created: nothing more is loaded after it is destroyed. */
+  static ofView<T>(load: (cursor: string | null) => Promise<Page<T>>): Pages<T> {
+    const pages = new Pages(load);
+    onDestroy(() => pages.stop());
+    return pages;
+  }
 
   get complete(): boolean {
     return this.ended;
@@ -89,6 +96,11 @@ export class Pages<T> {
     await first;
     // A newer call takes over, and this one stops.
     while (generation === this.generation && !this.ended && this.error === null && this.rows.length < most) await this.more();
+  }
+
+  /** A page that is being loaded is ignored, and no other is asked for. */
+  stop(): void {
+    this.generation += 1;
   }
 
   /** Restarts with a first page that is already loaded. */

@@ -20,3 +20,15 @@ it('a list that is reloaded while it is loading has every row once, and neither 
   await second;
   expect(pages.rows).toEqual([1, 2]);
 });
+
+it('a list whose view is left asks for no further page', async () => {
+  const cursors: (string | null)[] = [];
+  const pages = new Pages<number>(async (cursor) => {
+    cursors.push(cursor);
+    if (cursors.length === 2) pages.stop();
+    return { items: [cursors.length], next_cursor: String(cursors.length) };
+  });
+  await pages.all(10);
+  expect(cursors).toEqual([null, '1']);
+  expect(pages.rows).toEqual([1]);
+});

@@ -669,6 +669,8 @@ test('all runs that match are acknowledged, replayed and cancelled, with the sam
   await expect(page.getByText(/\d+ runs? acknowledged/)).toBeVisible();
   await cluster.run('endless');
   await open('/runs?job=endless');
+  // The leader creates the run, a moment after it was asked for.
+  await expect(page.getByRole('link', { name: 'Running, endless@' })).toBeVisible();
   await all('cancelAll', 'Cancel open', /^Cancel \d+ open runs?\?$/, 'Cancel runs');
   await expect(page.getByText(/\d+ runs? cancelled or being stopped/)).toBeVisible();
   await waitFor('no open run', async () => ((await cluster.runs('job=endless&state=running&state=dispatched')).items.length === 0 ? true : undefined));
