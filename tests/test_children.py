@@ -39,7 +39,7 @@ POISON = {
 REPRESENTATIVE = (
     "tests/cli/test_errors.py",
     "tests/cli/test_tables.py",
-    "tests/api/test_process.py",
+    "tests/api/test_process.py::test_the_api_process_serves_rejects_and_stops",
     "tests/test_children.py::test_a_command_is_for_the_servers_of_the_test",
 )
 

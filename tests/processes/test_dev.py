@@ -163,22 +163,6 @@ async def test_the_examples_run_on_real_servers_and_again_on_the_same_data(tmp_p
     assert again["fires_due"] > 5 + 2
 
 
-async def test_no_job_fires_before_the_api_listens(tmp_path: Path) -> None:
-    port, late = free_port(), tmp_path / "late"
-    late.mkdir()
-    (late / "sitecustomize.py").write_text("import sys, time\nif 'api' in sys.orig_argv: time.sleep(5)\n")
-    jobs = tmp_path / "jobs.yaml"
-    jobs.write_text(
-        "jobs: [{name: ask, schedule: {every: 1s}, retry: {max: 0}, overlap: queue, "
-        f"run: {{http: {{url: 'http://127.0.0.1:{port}/livez', expect: [200]}}}}}}]"
-    )
-    path = f"{late}{os.pathsep}{ROOT}"
-    succeeded = Succeeded(port)
-    words: list[str | Path] = [jobs, "--data", tmp_path / "data", "--port", str(port)]
-    found, _ = await dev_until(lambda: succeeded()["ask"] >= 3, tmp_path, *words, **ADMIN, PYTHONPATH=path)
-    assert (found["dead"], found["lost"], found["doubled"]) == ([], 0, 0)
-
-
 def exposed(secret: str) -> list[str]:
     """The processes in whose environment everyone of their user can read the secret."""
     found = []
@@ -191,15 +175,20 @@ def exposed(secret: str) -> list[str]:
     return found
 
 
-async def test_a_killed_node_is_restarted_and_nothing_is_lost(tmp_path: Path) -> None:
+async def test_no_job_fires_before_the_api_listens_and_a_killed_node_is_restarted(tmp_path: Path) -> None:
     port, key = free_port(), base64.b64encode(secrets.token_bytes(32)).decode()
-    jobs = tmp_path / "jobs.yaml"
-    jobs.write_text('jobs: [{name: tick, schedule: {every: 1s}, run: {shell: "true"}, retry: {max: 0}}]')
+    late, jobs = tmp_path / "late", tmp_path / "jobs.yaml"
+    late.mkdir()
+    (late / "sitecustomize.py").write_text("import sys, time\nif 'api' in sys.orig_argv: time.sleep(5)\n")
+    asks = f"{{http: {{url: 'http://127.0.0.1:{port}/livez', expect: [200]}}}}"
+    rest = "schedule: {every: 1s}, retry: {max: 0}, overlap: queue"
+    jobs.write_text(f"jobs: [{{name: tick, run: {{shell: 'true'}}, {rest}}}, {{name: ask, run: {asks}, {rest}}}]\n")
     limits = {"CRONFLOW_LEADER_TTL": "3s", "CRONFLOW_LEADER_RENEW": "1s"}
     limits |= {"CRONFLOW_NODE_TTL": "2s", "CRONFLOW_HEARTBEAT": "500ms"}
     succeeded = Succeeded(port)
     words: list[str | Path] = [jobs, "--data", tmp_path / "data", "--port", str(port), "--for", "10m"]
-    with started(tmp_path, *words, **limits, **ADMIN, CRONFLOW_SECRETS_KEY=key) as child:
+    path = f"{late}{os.pathsep}{ROOT}"
+    with started(tmp_path, *words, **limits, **ADMIN, CRONFLOW_SECRETS_KEY=key, PYTHONPATH=path) as child:
 
         def node_pids() -> list[int]:
             found = subprocess.run(
@@ -210,7 +199,9 @@ async def test_a_killed_node_is_restarted_and_nothing_is_lost(tmp_path: Path) ->
             )
             return [int(word) for word in found.stdout.split()]
 
-        await eventually(lambda: succeeded()["tick"], 2 * PATIENCE_S, "a first run")
+        await eventually(lambda: succeeded()["ask"] >= 3, 2 * PATIENCE_S, "the first runs")
+        token = ask(port, "/auth/token", username="admin", password=PASSWORD)["access_token"]
+        assert ask(port, "/runs?dead=true", token)["items"] == []
         victims = await eventually(
             lambda: len(found) == 3 and found if (found := node_pids()) else None, what="three nodes"
         )

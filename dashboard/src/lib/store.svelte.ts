@@ -3,6 +3,7 @@ import { Api, ApiError } from './api';
 import { frozen } from './frozen.svelte';
 import { backoff, Live, type Link } from './live';
 import { covers, roleFor } from './permissions';
+import { ServerClock } from './serverClock';
 import { apply, initialState, withHistory, withoutTail, withPastEvents, withReplayCount, type State } from './state';
 import type { ClusterEvent, LogLine, Me, Role } from './types';
 
@@ -47,7 +48,7 @@ class Store {
   /** When the last message arrived, by this browser's clock. */
   private lastMessageAt = $state(0);
   private readonly startedAt = Date.now();
-  private skew = 0;
+  private readonly serverClock = new ServerClock();
   private resuming: number | null = null;
   /** The current state while the view is paused. */
   private latest: State | null = null;
@@ -65,7 +66,7 @@ class Store {
   });
 
   values = $derived(this.state.values);
-  age = $derived(this.lastMessageAt === 0 ? Infinity : Math.max(0, this.now - this.lastMessageAt - this.skew));
+  age = $derived(this.lastMessageAt === 0 ? Infinity : Math.max(0, this.now - this.lastMessageAt - this.serverClock.ahead));
   liveness = $derived<Liveness>(
     frozen.at !== null ? 'frozen' : this.lastMessageAt === 0 ? 'connecting' : this.age > RED_MS ? 'stale' : this.age > AMBER_MS || this.link.state !== 'live' ? 'late' : 'live',
   );
@@ -114,7 +115,7 @@ class Store {
 
   /** The cluster's clock right now; `now` is the value at the last tick. */
   time(): number {
-    return frozen.at ?? Date.now() + this.skew;
+    return frozen.at ?? Date.now() + this.serverClock.ahead;
   }
 
   /** Stops the clock and the updates at an instant; null: begins again with a new snapshot. */
@@ -230,7 +231,7 @@ class Store {
     if (message.t === 'tick' && this.resuming !== null) {
       this.resuming += message.events.length;
       // A tick of the current second: the replay is complete.
-      if (Math.abs(Date.now() + this.skew - Date.parse(at)) < 1500) {
+      if (Math.abs(Date.now() + this.serverClock.ahead - Date.parse(at)) < 1500) {
         next = withReplayCount(next, this.resuming);
         this.resuming = null;
       }
@@ -239,9 +240,7 @@ class Store {
     }
     this.lastMessageAt = Date.now();
     this.probed = NOTHING_PROBED;
-    const ahead = Date.parse(at) - this.lastMessageAt;
-    // The clocks may differ; network latency alone is not worth correcting.
-    if (this.resuming === null && Math.abs(ahead - this.skew) > 1000) this.skew = ahead;
+    if (this.resuming === null) this.serverClock.hear(Date.parse(at), this.lastMessageAt);
     this.now = this.time();
     if (message.t === 'tick') this.onEvents(message.events);
     // Events may be missing after a new snapshot or dropped ticks.

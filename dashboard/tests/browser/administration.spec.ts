@@ -2,7 +2,7 @@ import { expect } from '@playwright/test';
 import { axe } from './axe';
 import { live, test } from './fixtures';
 
-test('a node has a page with its state, load, runs, code and history', async ({ stage, user }) => {
+test('a node has a page with its state, load, runs, code and history', { tag: '@prove' }, async ({ stage, user }) => {
   await user.goto(`${stage.url}/nodes`);
   await live(user);
   await user.getByRole('link', { name: 'us-east-1', exact: true }).click();
@@ -178,7 +178,7 @@ test('alerts are added, edited, muted and tested, and show their deliveries', { 
   await expect(user.getByRole('region', { name: /^Alert / })).toHaveCount(0);
 });
 
-test('a calendar shows its year and its jobs, and is imported from an iCalendar file', async ({ stage, user }) => {
+test('a calendar shows its year and its jobs, and is imported from an iCalendar file', { tag: '@prove' }, async ({ stage, user }) => {
   await user.goto(`${stage.url}/settings/calendars`);
   await live(user);
   await user.getByRole('link', { name: 'holidays' }).click();
@@ -203,6 +203,47 @@ test('a calendar shows its year and its jobs, and is imported from an iCalendar 
   await dialog.getByRole('button', { name: 'Replace calendar' }).click();
   await expect(user.getByText('Calendar holidays imported')).toBeVisible();
   expect(stage.administration.sent.at(-1)![0]).toBe('PUT /calendars/holidays');
+});
+
+test('a calendar is created and edited as YAML, and a change of somebody else is not overwritten', async ({ stage, user }) => {
+  await user.goto(`${stage.url}/settings/calendars`);
+  await live(user);
+  await user.getByRole('button', { name: 'New calendar' }).click();
+  const dialog = user.getByRole('dialog');
+  const yaml = dialog.getByRole('textbox', { name: 'Days and windows as YAML' });
+  await dialog.getByLabel('Calendar name').fill('inventory');
+  await yaml.fill('days: [12-25');
+  await expect(dialog.getByText('Line 1:')).toBeVisible();
+  await expect(dialog.getByRole('button', { name: 'Show changes' })).toBeDisabled();
+  await yaml.fill('days:\n  - {day: 12-25, name: Christmas Day}\n');
+  await dialog.getByRole('button', { name: 'Show changes' }).click();
+  await expect(dialog.getByRole('alert')).toContainText('Calendar inventory exists already');
+  await dialog.getByLabel('Calendar name').fill('closing-days');
+  await dialog.getByRole('button', { name: 'Show changes' }).click();
+  await expect(dialog.getByRole('status')).toContainText('This calendar is new');
+  expect(await axe(user, 'new calendar', { switches: false })).toEqual([]);
+  await dialog.getByRole('button', { name: 'Create calendar' }).click();
+  await expect(user.getByText('Calendar closing-days created')).toBeVisible();
+  expect(stage.administration.sent.at(-1)).toEqual(['PUT /calendars/closing-days', { days: [{ day: '12-25', name: 'Christmas Day' }] }]);
+
+  await user.getByRole('link', { name: 'inventory' }).click();
+  await user.getByRole('button', { name: 'Edit calendar' }).click();
+  await expect(yaml).toHaveValue(/^tz: Europe\/Berlin\nwindows:\n {2}- start: "22:00"\n/);
+  await yaml.fill((await yaml.inputValue()).replace('22:00', '21:00'));
+  await dialog.getByRole('button', { name: 'Show changes' }).click();
+  await expect(dialog.getByRole('status')).toContainText('close-month: 1 run skipped');
+  stage.administration.calendars = stage.administration.calendars.map((one) => (one.name === 'inventory' ? { ...one, revision: 4 } : one));
+  await dialog.getByRole('button', { name: 'Save calendar' }).click();
+  await expect(dialog.getByRole('alert')).toContainText('ada has changed this calendar in the meantime');
+  await dialog.getByRole('button', { name: 'Cancel' }).click();
+  await user.getByRole('link', { name: 'holidays' }).click();
+  await user.getByRole('link', { name: 'inventory' }).click();
+  await user.getByRole('button', { name: 'Edit calendar' }).click();
+  await yaml.fill('description: Counted twice a year\n');
+  await dialog.getByRole('button', { name: 'Show changes' }).click();
+  await dialog.getByRole('button', { name: 'Save calendar' }).click();
+  await expect(user.getByText('Calendar inventory saved')).toBeVisible();
+  expect(stage.administration.sent.at(-1)).toEqual(['PUT /calendars/inventory', { description: 'Counted twice a year' }]);
 });
 
 test('the configuration has values, defaults and sources, and can be searched', { tag: '@prove' }, async ({ stage, user }) => {

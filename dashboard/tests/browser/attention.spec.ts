@@ -49,7 +49,7 @@ test('the list is filtered by pressed buttons whose numbers are those of the row
   await expect(user).toHaveURL(/\/jobs$/);
 });
 
-test('a job that no node can take shows the reason of each node, and is never active', async ({ stage, user }) => {
+test('a job that no node can take shows the reason of each node, and is never active', { tag: '@prove' }, async ({ stage, user }) => {
   stage.world.behind.set(STUCK, 400);
   await open(user, `${stage.url}/jobs/${STUCK}`);
   const notice = user.getByRole('group', { name: 'Stuck' });

@@ -17,7 +17,7 @@ const cronField = (user: Page) => user.getByLabel(/^Cron\s*\(required\)/);
 /** Somebody else saves a job. */
 const saveAs = (stage: Stage, by: string, name: string, changes: Doc) => stage.edits.write({ ...definitionOf(stage.world.named(name)!), ...changes }, null, by);
 
-test('a job is created from the form and the YAML, which stay in step', async ({ stage, user }) => {
+test('a job is created from the form and the YAML, which stay in step', { tag: '@prove' }, async ({ stage, user }) => {
   await open(user, stage, '/jobs');
   await user.getByRole('link', { name: 'New job' }).click();
   await expect(plan(user)).toContainText('Incomplete');
@@ -65,7 +65,7 @@ test('invalid YAML locks the form until it is corrected, and a taken name is ref
   await expect(user).toHaveURL(/\/jobs\/new/);
 });
 
-test('an edit that somebody else overtook shows what they changed, and is applied to it', async ({ stage, user }) => {
+test('an edit that somebody else overtook shows what they changed, and is applied to it', { tag: '@prove' }, async ({ stage, user }) => {
   await open(user, stage, '/jobs/nightly-report/edit');
   await cronField(user).fill('0 5 * * *');
   await expect(plan(user)).toContainText('Changes 1 key');

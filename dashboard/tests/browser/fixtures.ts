@@ -18,7 +18,7 @@ export const test = base.extend<{ scale: Scale; stage: Stage; user: Page }>({
     page.on('console', (message) => {
       if ((message.type() === 'error' || message.type() === 'warning') && !EXPECTED_ERRORS.test(message.text()) && !message.text().includes('WebSocket')) errors.push(`${message.text()} ${message.location().url}`);
     });
-    page.on('pageerror', (error) => errors.push(String(error)));
+    page.on('pageerror', (error) => errors.push(error.stack ?? String(error)));
     await page.addInitScript(() => {
       // Firefox runs this in its first, blank page too, which has no storage.
       if (location.protocol === 'http:') localStorage.setItem('cronflow.login', 'yes');

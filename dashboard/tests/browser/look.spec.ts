@@ -79,7 +79,7 @@ test('the time range is kept from view to view', async ({ stage, user }) => {
   await expect(user).toHaveURL(`${stage.url}/logs`);
 });
 
-test('on a phone, log lines wrap, failures have their message, and what can be pressed is large enough', async ({ stage, user }) => {
+test('on a phone, log lines wrap, failures have their message, and what can be pressed is large enough', { tag: '@prove' }, async ({ stage, user }) => {
   test.setTimeout(120_000);
   await user.setViewportSize(PHONE);
   await user.goto(`${stage.url}/logs`);
@@ -130,7 +130,7 @@ test('on paper there are no controls, the colours are light, and lists have all 
   await expect.poll(() => rows.count()).toBeLessThan(40);
 });
 
-test('the graph of chains is zoomed, shows last states, and highlights what belongs to a job', async ({ stage, user }) => {
+test('the graph of chains is zoomed, shows last states, and highlights what belongs to a job', { tag: '@prove' }, async ({ stage, user }) => {
   await user.goto(`${stage.url}/chains`);
   await live(user);
   const graph = user.getByRole('group', { name: /^Graph of/ });

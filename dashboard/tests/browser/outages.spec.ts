@@ -3,7 +3,7 @@ import { expect } from '@playwright/test';
 import { axe } from './axe';
 import { live, test } from './fixtures';
 
-test('while MongoDB hangs the page opens with its frame and the reason, and continues by itself', async ({ stage, user }) => {
+test('while MongoDB hangs the page opens with its frame and the reason, and continues by itself', { tag: '@prove' }, async ({ stage, user }) => {
   stage.hangMongo();
   await user.goto(`${stage.url}/jobs`);
   await expect(user.getByRole('navigation')).toBeVisible();
@@ -18,7 +18,7 @@ test('while MongoDB hangs the page opens with its frame and the reason, and cont
   await expect(user.getByText('MongoDB is unavailable')).toHaveCount(0);
 });
 
-test('when MongoDB hangs an open page says so and keeps its live values', async ({ stage, user }) => {
+test('when MongoDB hangs an open page says so and keeps its live values', { tag: '@prove' }, async ({ stage, user }) => {
   await user.goto(stage.url);
   await live(user);
   stage.hangMongo();
@@ -29,7 +29,7 @@ test('when MongoDB hangs an open page says so and keeps its live values', async 
   await expect(user.getByText('MongoDB is unavailable')).toHaveCount(0);
 });
 
-test('without Redis the page opens, says what still works, and becomes live by itself', async ({ stage, user }) => {
+test('without Redis the page opens, says what still works, and becomes live by itself', { tag: '@prove' }, async ({ stage, user }) => {
   stage.redisDown = true;
   await user.goto(stage.url);
   const banner = user.getByRole('status').filter({ hasText: 'Redis is unavailable' });
@@ -44,7 +44,7 @@ test('without Redis the page opens, says what still works, and becomes live by i
   await expect(user.getByText('Redis is unavailable')).toHaveCount(0);
 });
 
-test('without Redis the wallboard says so', async ({ stage, user }) => {
+test('without Redis the wallboard says so', { tag: '@prove' }, async ({ stage, user }) => {
   stage.redisDown = true;
   await user.goto(`${stage.url}/?tv=1`);
   await expect(user.getByRole('heading', { level: 1 })).toContainText('Redis is unavailable');

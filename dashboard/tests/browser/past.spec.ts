@@ -53,7 +53,7 @@ test.describe('a frozen page', () => {
 });
 
 test.describe('an incident', () => {
-  test('is summarised for a time range, with a page to copy and to download', async ({ stage, user, context }) => {
+  test('is summarised for a time range, with a page to copy and to download', { tag: '@prove' }, async ({ stage, user, context }) => {
     await context.grantPermissions(['clipboard-read', 'clipboard-write']);
     await user.goto(`${stage.url}/incident`);
     await live(user);
@@ -77,7 +77,7 @@ test.describe('an incident', () => {
 });
 
 test.describe('runs', () => {
-  test('two are compared in their details and their logs', async ({ stage, user }) => {
+  test('two are compared in their details and their logs', { tag: '@prove' }, async ({ stage, user }) => {
     const [a, b] = [stage.world.ended(40), stage.world.ended(60)];
     await user.goto(`${stage.url}/compare?a=${encodeURIComponent(a.id)}&b=${encodeURIComponent(b.id)}`);
     await live(user);

@@ -115,7 +115,7 @@ test('a search that finds few runs stops, says how far it has come, and continue
   await expect.poll(() => lists(stage).filter((one) => one.includes('limit=200')).length).toBeGreaterThan(before);
 });
 
-test('all dead letters that match are replayed, with a count first, a reason, and page by page', async ({ stage, user }) => {
+test('all dead letters that match are replayed, with a count first, a reason, and page by page', { tag: '@prove' }, async ({ stage, user }) => {
   stage.world.bulkLimit = 10;
   const [first] = stage.world.dead();
   const of = stage.world.dead().filter((run) => run.state === 'failed').length;
