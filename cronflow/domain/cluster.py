@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cronflow.domain.errors import Deposed, Problem
 from cronflow.domain.resources import ResourceAmount
@@ -182,6 +182,20 @@ class LeaderRecord:
     holder: str
     elected_at: datetime
     renewed_at: datetime
+
+
+class Leadership(NamedTuple):
+    """The name of the leader, and the remaining TTL of its key in seconds."""
+
+    leader: str
+    lease_left_s: float
+
+
+def leadership(held: tuple[str, float] | None, record: LeaderRecord | None) -> Leadership | None:
+    """Whoever holds the lease leads as soon as its term is recorded too, a moment later."""
+    if held is None or record is None or record.holder != held[0]:
+        return None
+    return Leadership(node_name(held[0]), held[1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

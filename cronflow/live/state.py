@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from cronflow.domain.cluster import Member, node_name
+from cronflow.domain.cluster import LeaderRecord, Member, leadership
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.rollup import Bucket, BucketSize, quantile_ms, summed
 from cronflow.ports import Backends, Clock
@@ -79,8 +79,7 @@ class State:
         self._rated: dict[str, float] = {}
         self._latency: LatencySchema = {}
         self._maintenance: MaintenanceSchema | None = None
-        self._term = 0
-        self._elected_at: str | None = None
+        self._record: LeaderRecord | None = None
         self._reading: asyncio.Task[float] | None = None
 
     async def read(self) -> LiveSchema:
@@ -89,16 +88,18 @@ class State:
             self._backends.membership.members(), self._backends.election.holder(), self._backends.queue.ping()
         )
         mongo = await self._ask_mongo()
-        leader = None if held is None else node_name(held[0])
+        record = self._record
+        led = leadership(held, record)
+        leader = None if led is None else led.leader
         members = sorted(members, key=lambda member: (member.report.name != leader, member.report.name))
         return {
             "at": iso(self._clock.now()),
             "namespace": self._config.namespace,
             "leader": leader,
             "lease_s": self._config.lease.total_seconds(),
-            "lease_left_s": None if held is None else round(held[1], 1),
-            "term": self._term,
-            "elected_at": self._elected_at,
+            "lease_left_s": None if led is None else round(led.lease_left_s, 1),
+            "term": 0 if record is None else record.term,
+            "elected_at": None if record is None else iso(record.elected_at),
             "nodes": [self._node(member, leader) for member in members[:MOST_NODES]],
             "nodes_more": max(0, len(members) - MOST_NODES),
             "queue": {
@@ -168,8 +169,7 @@ class State:
         )
         self._maintenance = maintenance_schema(mode if mode is not None and mode.holds(now) else None)
         self._rated, self._latency = self._rates(buckets), _latency(buckets)
-        if record is not None:
-            self._term, self._elected_at = record.term, iso(record.elected_at)
+        self._record = record or self._record
         if self._clock.monotonic() - self._counted_at >= COUNTED_EVERY_S:
             self._slow_counts = await self._count(now)
             self._counted_at = self._clock.monotonic()

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from cronflow.documents import nearest
 from cronflow.documents.values import instant_text
-from cronflow.domain.cluster import ClusterStatus, Member, node_name
+from cronflow.domain.cluster import ClusterStatus, Member, leadership, node_name
 from cronflow.domain.durations import to_the_minute
 from cronflow.domain.errors import BackendUnavailable, InvalidInput, NotFound, Problem
 from cronflow.domain.events import (
@@ -91,13 +91,14 @@ class ClusterUseCases:
 
     async def status(self) -> ClusterStatus:
         """The leader, its term and the nodes that are up, with what is reserved on each."""
-        record = await self._backends.control.leader()
         held = await self._backends.election.holder()
+        record = await self._backends.control.leader()
+        led = leadership(held, record)
         return ClusterStatus(
-            leader=None if held is None else node_name(held[0]),
+            leader=None if led is None else led.leader,
             term=0 if record is None else record.term,
-            lease_left_s=None if held is None else held[1],
-            elected_at=None if held is None or record is None else record.elected_at,
+            lease_left_s=None if led is None else led.lease_left_s,
+            elected_at=None if led is None or record is None else record.elected_at,
             members=await self._with_reservations(await self.members()),
             sweep=await self._backends.store_admin.report(),
             maintenance=await self.maintenance(),

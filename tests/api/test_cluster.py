@@ -68,6 +68,25 @@ async def test_the_cluster_is_shown_with_its_leader_and_its_load(scene: Scene) -
     assert len(shown["nodes"]) == 3
 
 
+async def test_whoever_has_the_lease_leads_only_once_the_term_is_recorded(scene: Scene) -> None:
+    election, control, cluster = scene.backends.election, scene.backends.control, scene.service.cluster
+    held = await election.holder()
+    assert held is not None
+    await election.resign(held[0])
+    assert await election.acquire("node-b#2", 30)
+    between = await cluster.status()
+    assert (between.leader, between.term, between.lease_left_s, between.elected_at) == (None, 1, None, None)
+    async with client_of(scene.service) as client:
+        shown = await client.get("/cluster", who="viewer")
+    assert (shown["leader"], shown["term"], shown["lease_left_s"]) == (None, 1, None)
+    await control.begin_term("node-b#2")
+    after = await cluster.status()
+    assert (after.leader, after.term, after.lease_left_s) == ("node-b", 2, pytest.approx(30))
+    async with client_of(scene.service) as client:
+        shown = await client.get("/cluster", who="viewer")
+    assert (shown["leader"], shown["term"], shown["lease_left_s"]) == ("node-b", 2, 30)
+
+
 def test_capacity_never_exceeds_the_slots() -> None:
     quick = Member(a_report("n1#1", slots=4), timedelta(0), queued=0, held=1, ahead=250)
     busy = Member(a_report("n2#1", slots=4), timedelta(0), queued=3, held=4)

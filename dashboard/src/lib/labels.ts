@@ -21,6 +21,8 @@ export const RUN: Record<RunState, Look> = {
 };
 
 export const RUN_STATES = Object.keys(RUN) as RunState[];
+/** What went wrong first, then what is open. */
+export const BY_URGENCY: readonly RunState[] = ['failed', 'lost', 'retrying', 'running', 'dispatched', 'succeeded', 'cancelled', 'skipped'];
 export const OPEN: ReadonlySet<RunState> = new Set<RunState>(['dispatched', 'running', 'retrying']);
 
 export const JOB: Record<JobState, Look> = {

@@ -6,6 +6,7 @@ type Query = Record<string, unknown>;
 type Options = { params?: { query?: Query } } | undefined;
 /** What a run in a list and a run on its page have in common. */
 interface AnyRun {
+  kind: string;
   fire_at: string;
   state: RunState;
   attempt: number;
@@ -58,13 +59,16 @@ export function answeredAt(path: string, answer: unknown, options: Options, at: 
   return answer;
 }
 
-/** The run in the state that it had at the instant; null if it was not due yet. */
+/** The run in the state that it had at the instant; null if it was not due yet. The due time of a backfill's run lies before its
+ *  request, so such a run is left out until it started.
+ */
 export function runAt<R extends AnyRun>(run: R, at: number): R | null {
   if (Date.parse(run.fire_at) > at) return null;
   if (run.ended_at !== null && Date.parse(run.ended_at) <= at) return run;
   const past = run.attempts.filter((one) => Date.parse(one.ended_at) <= at);
   const now = run.attempts.find((one) => one.started_at !== null && Date.parse(one.started_at) <= at && Date.parse(one.ended_at) > at);
   const latest = now ?? (run.started_at !== null && Date.parse(run.started_at) <= at && !run.attempts.some((one) => one.started_at === run.started_at) ? { n: run.attempt, node: run.node, started_at: run.started_at } : undefined);
+  if (run.kind === 'backfill' && latest === undefined && past.length === 0) return null;
   const started = [...past, ...(latest === undefined ? [] : [latest])].some((one) => one.started_at !== null);
   return {
     ...run,

@@ -28,6 +28,13 @@ describe('a run in the past', () => {
     expect(found && [found.state, found.attempt, found.started_at, found.attempts.length]).toEqual(wanted);
   });
 
+  it('of a backfill is left out before it started, because it may have been requested later', () => {
+    const backfilled = { ...RUN, kind: 'backfill' as const };
+    expect(runAt(backfilled, T0 + 500)).toBeNull();
+    expect(runAt(backfilled, T0 + 5_000)?.state).toBe('running');
+    expect(runAt(backfilled, T0 + 20_000)?.state).toBe('retrying');
+  });
+
   it('has no outcome, error or duration before its end', () => {
     const failed = { ...RUN, state: 'failed' as const, outcome: 'error' as const, error: 'no', dead: true };
     expect(runAt(failed, T0 + 20_000)).toMatchObject({ outcome: null, error: null, duration_ms: null, ended_at: null, dead: false });

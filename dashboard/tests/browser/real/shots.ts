@@ -61,6 +61,8 @@ async function pictures(cluster: Cluster): Promise<Picture[]> {
     { name: 'dialog-backfill', path: '/jobs/backup-erp?tab=backfills', then: press('Backfill') },
     { name: 'dialog-pause', path: '/jobs/backup-erp', then: press('Pause') },
     { name: 'dialog-run', path: '/jobs/refund-customers', then: press('Run with arguments') },
+    { name: 'calendar', path: '/settings/calendars?name=de-holidays' },
+    { name: 'dialog-calendar', path: '/settings/calendars?name=de-holidays', then: press('Edit calendar') },
     { name: 'dialog-palette', path: '/', then: (page) => page.keyboard.press('Control+k') },
     { name: 'dialog-help', path: '/', then: (page) => page.keyboard.press('?') },
     { name: 'menu', path: '/', then: (page) => page.getByRole('button', { name: /^Account/ }).click() },
