@@ -184,18 +184,18 @@ class LeaderRecord:
     renewed_at: datetime
 
 
-class Leadership(NamedTuple):
+class Lead(NamedTuple):
     """The name of the leader, and the remaining TTL of its key in seconds."""
 
     leader: str
     lease_left_s: float
 
 
-def leadership(held: tuple[str, float] | None, record: LeaderRecord | None) -> Leadership | None:
+def lead_of(held: tuple[str, float] | None, record: LeaderRecord | None) -> Lead | None:
     """Whoever holds the lease leads as soon as its term is recorded too, a moment later."""
     if held is None or record is None or record.holder != held[0]:
         return None
-    return Leadership(node_name(held[0]), held[1])
+    return Lead(node_name(held[0]), held[1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

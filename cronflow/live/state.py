@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from cronflow.domain.cluster import LeaderRecord, Member, leadership
+from cronflow.domain.cluster import LeaderRecord, Member, lead_of
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.rollup import Bucket, BucketSize, quantile_ms, summed
 from cronflow.ports import Backends, Clock
@@ -89,7 +89,7 @@ class State:
         )
         mongo = await self._ask_mongo()
         record = self._record
-        led = leadership(held, record)
+        led = lead_of(held, record)
         leader = None if led is None else led.leader
         members = sorted(members, key=lambda member: (member.report.name != leader, member.report.name))
         return {

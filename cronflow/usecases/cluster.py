@@ -9,7 +9,7 @@ from datetime import datetime
 
 from cronflow.documents import nearest
 from cronflow.documents.values import instant_text
-from cronflow.domain.cluster import ClusterStatus, Member, leadership, node_name
+from cronflow.domain.cluster import ClusterStatus, Member, lead_of, node_name
 from cronflow.domain.durations import to_the_minute
 from cronflow.domain.errors import BackendUnavailable, InvalidInput, NotFound, Problem
 from cronflow.domain.events import (
@@ -93,7 +93,7 @@ class ClusterUseCases:
         """The leader, its term and the nodes that are up, with what is reserved on each."""
         held = await self._backends.election.holder()
         record = await self._backends.control.leader()
-        led = leadership(held, record)
+        led = lead_of(held, record)
         return ClusterStatus(
             leader=None if led is None else led.leader,
             term=0 if record is None else record.term,

@@ -81,7 +81,8 @@ async def test_whoever_has_the_lease_leads_only_once_the_term_is_recorded(scene:
     assert (shown["leader"], shown["term"], shown["lease_left_s"]) == (None, 1, None)
     await control.begin_term("node-b#2")
     after = await cluster.status()
-    assert (after.leader, after.term, after.lease_left_s) == ("node-b", 2, pytest.approx(30))
+    assert (after.leader, after.term) == ("node-b", 2)
+    assert after.lease_left_s == pytest.approx(30)
     async with client_of(scene.service) as client:
         shown = await client.get("/cluster", who="viewer")
     assert (shown["leader"], shown["term"], shown["lease_left_s"]) == ("node-b", 2, 30)
