@@ -192,7 +192,7 @@ class Lead(NamedTuple):
 
 
 def lead_of(held: tuple[str, float] | None, record: LeaderRecord | None) -> Lead | None:
-    """Whoever holds the lease leads as soon as its term is recorded too, a moment later."""
+    """The lead of the cluster, or None. The holder of the lease leads once its term is recorded, a moment later."""
     if held is None or record is None or record.holder != held[0]:
         return None
     return Lead(node_name(held[0]), held[1])

@@ -1,4 +1,4 @@
-// The YAML of a job, as text that a person edits. A change of the document changes only the lines that it concerns, so
+// The YAML of a job or a calendar, as text that a person edits. A change of the document changes only the lines that it concerns, so
 // comments and the order of keys stay.
 import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument, stringify, visit, type Document, type ParsedNode } from 'yaml';
 import { isDoc, same, type Doc, type Path } from './document';
@@ -33,7 +33,7 @@ export function parse(text: string): Parsed {
   } catch (found) {
     return { document: null, problem: { line: 1, what: (found as Error).message } };
   }
-  return isDoc(value) ? { document: value, problem: null } : { document: null, problem: { line: 1, what: 'expected keys such as name: and run:' } };
+  return isDoc(value) ? { document: value, problem: null } : { document: null, problem: { line: 1, what: 'expected keys with values, such as description: some text' } };
 }
 
 export function write(document: Doc): string {

@@ -2,7 +2,7 @@
 // the sample with the least delay; here it is the one that puts the server furthest ahead, because no message arrives before
 // it was sent.
 const SAMPLES = 10;
-/** Less behind than this may be the delay of messages alone. */
+/** A server that seems to be behind by less than this may be right: its messages take time to arrive. */
 const DELAY_MS = 1000;
 /** Smaller changes would only make the clock jump. */
 const CHANGE_MS = 100;

@@ -1,3 +1,4 @@
+import { BY_URGENCY, RUN_STATES } from '../../src/lib/labels';
 import { describe as group, expect, it } from 'vitest';
 import { chosenColumns, columnsOf, CHOICES, DEFAULT, keepColumns } from '../../src/lib/runColumns';
 import { bulkFilterOf, describe, filterOf, outcomeText, queryOf, rangeOf, selects } from '../../src/lib/runFilter';
@@ -62,4 +63,8 @@ group('the columns of runs', () => {
     }
     expect(all.filter((column) => (column.from ?? 0) <= 640).map((column) => column.key)).toEqual(['state', 'job', 'fire', 'error']);
   });
+});
+
+it('offers every state of a run', () => {
+  expect([...BY_URGENCY].sort()).toEqual([...RUN_STATES].sort());
 });
