@@ -29,9 +29,9 @@ from cronflow.domain.split import RunOn
 from cronflow.node.timings import Timings
 from cronflow.ports import Assignment, LineSink
 from cronflow.testing.clock import FakeClock
+from cronflow.testing.history.checker import check
+from cronflow.testing.history.history import END, START, Ack, Elected, Fault, History, Noted, Step
 from cronflow.testing.memory.documents import Table
-from tests.history.checker import check
-from tests.history.history import END, START, Ack, Elected, Fault, History, Noted, Step
 from tests.node.cluster import Cluster, Recording, a_cluster
 
 SECOND = timedelta(seconds=1)

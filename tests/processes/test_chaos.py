@@ -3,7 +3,7 @@
 Jobs of every kind run on three nodes while a seeded sequence of faults is injected: the leader and a worker are killed,
 a leader is stopped for longer than its TTL, Redis is flushed, MongoDB is killed and restarted; jobs are edited and
 paused meanwhile. Then the cluster recovers, and the records, the oplog of MongoDB and the file that the handlers write
-must form a history that the protocol allows (`tests.history`).
+must form a history that the protocol allows (`cronflow.testing.history`).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from redis.asyncio import Redis
 from cronflow.domain.job import SYSTEM_PREFIX, Delivery, Job, Overlap, PythonTarget, Retry, StartGuard
 from cronflow.domain.schedule.kinds import Every
 from cronflow.testing.embedded import MongoServer, RedisServer
-from tests.history import records
-from tests.history.checker import check
-from tests.history.history import Ack, Elected, Fault, History, noted
+from cronflow.testing.history import records
+from cronflow.testing.history.checker import check
+from cronflow.testing.history.history import Ack, Elected, Fault, History, noted
 from tests.processes.conftest import SHORT_LIMITS, Processes, process_cluster
 from tests.waiting import PATIENCE_S, eventually
 

@@ -13,7 +13,7 @@ from cronflow.domain.job import Overlap
 from cronflow.domain.run import Kind, Outcome, Run, RunState
 from cronflow.domain.split import RunOn
 from cronflow.testing.embedded import RedisServer
-from tests.history.checker import flaws_of_parents
+from cronflow.testing.history.checker import flaws_of_parents
 from tests.processes.conftest import Processes, process_cluster
 from tests.processes.test_stopping import cronflow
 from tests.waiting import eventually

@@ -20,9 +20,9 @@ from cronflow.domain.schedule.calendar import Period
 from cronflow.domain.schedule.kinds import Every
 from cronflow.domain.split import Split, SplitBy
 from cronflow.ports import LateResult
+from cronflow.testing.history.checker import RULES, check
+from cronflow.testing.history.history import END, START, Ack, Elected, Fault, History, Noted, Step, noted
 from tests.contracts.builders import T0, a_job, a_pend, a_record, a_run
-from tests.history.checker import RULES, check
-from tests.history.history import END, START, Ack, Elected, Fault, History, Noted, Step, noted
 
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 Try = tuple[int, int, Outcome]

@@ -19,7 +19,7 @@ from cronflow.domain.job import JobRecord
 from cronflow.domain.run import Run, RunState
 from cronflow.domain.version import Version
 from cronflow.ports import LateResult
-from tests.history.history import Elected, Step
+from cronflow.testing.history.history import Elected, Step
 
 Document = Mapping[str, Any]
 

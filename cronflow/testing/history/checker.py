@@ -24,8 +24,8 @@ from cronflow.domain.split import Split
 from cronflow.domain.transitions import TRANSITIONS
 from cronflow.domain.version import Version, version_due
 from cronflow.testing.audit import audit, expectations
+from cronflow.testing.history.history import END, START, History, Noted, Step
 from cronflow.testing.schedule_oracle import fires_between
-from tests.history.history import END, START, History, Noted, Step
 
 OLD_MAY_START = timedelta(seconds=5)
 """For how long after an edit an item of an older version may still start (`start_guard: redis`)."""

@@ -1,0 +1,1 @@
+"""Histories of a cluster, and the rules that each of them must keep: see `checker`."""

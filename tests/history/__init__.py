@@ -1,1 +1,0 @@
-"""Judging what really happened: a history of a cluster, and the checker that knows what no correct one contains."""
