@@ -51,7 +51,7 @@ BY_HANDLER = {Outcome.OK, Outcome.ERROR}
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Violation:
     """What no correct history contains."""
 
     rule: str
@@ -62,15 +62,15 @@ class Finding:
         return f"{self.rule} {self.where}: {self.what}"
 
 
-Violations = Iterator[tuple[str, str]]
+Breaches = Iterator[tuple[str, str]]
 
 
-def check(history: History) -> list[Finding]:
-    """All findings, rule by rule."""
-    return [Finding(name, where, what) for name, rule in RULES.items() for where, what in rule(history)]
+def check(history: History) -> list[Violation]:
+    """All violations, rule by rule."""
+    return [Violation(name, where, what) for name, rule in RULES.items() for where, what in rule(history)]
 
 
-def each_instant_lies_in_one_run(history: History) -> Violations:
+def each_instant_lies_in_one_run(history: History) -> Breaches:
     """H1, and what would break it later: a `pending_run` without its run, a plan intent that is left behind."""
     versions = {record.name: history.versions(record.name) for record in history.jobs}
     found = audit({job: expectations(known) for job, known in versions.items()}, history.runs, history.until)
@@ -99,7 +99,7 @@ def _has_instant(versions: Sequence[Version], run: Run) -> bool:
     )
 
 
-def one_outcome_is_accepted_and_the_sink_has_it(history: History) -> Violations:
+def one_outcome_is_accepted_and_the_sink_has_it(history: History) -> Breaches:
     """H2."""
     for name, steps in _steps(history).items():
         ends = {(step.state, step.finish_id) for step in steps if step.state in ENDED}
@@ -122,7 +122,7 @@ def one_outcome_is_accepted_and_the_sink_has_it(history: History) -> Violations:
                 yield run.id, f"the sink has no end of the attempt {attempt.fence}, recorded as {attempt.outcome}"
 
 
-def fences_increase(history: History) -> Violations:
+def fences_increase(history: History) -> Breaches:
     """H3: over the dispatches of a run, the cursor moves of a job and the terms; and no token is given out twice."""
     given: dict[int, str] = {}
     again: list[Step] = []
@@ -150,7 +150,7 @@ def fences_increase(history: History) -> Violations:
             yield step.run, f"term {step.term} gave {step.fence}, and the later term {later[0].term} {later[0].fence}"
 
 
-def _moves_increase(history: History) -> Violations:
+def _moves_increase(history: History) -> Breaches:
     first = {run: steps[0] for run, steps in _steps(history).items()}
     moves: dict[str, list[tuple[Run, Step]]] = defaultdict(list)
     for run in sorted(history.runs, key=lambda run: run.fire_at):
@@ -162,7 +162,7 @@ def _moves_increase(history: History) -> Violations:
                 yield run.id, f"made with the fence {after.fence}, after {before.fence} of the instant before"
 
 
-def one_node_leads_a_term(history: History) -> Violations:
+def one_node_leads_a_term(history: History) -> Breaches:
     """H4."""
     nodes: dict[int, set[str]] = defaultdict(set)
     for elected in history.terms:
@@ -172,7 +172,7 @@ def one_node_leads_a_term(history: History) -> Violations:
             yield f"term {term}", f"led by {' and '.join(sorted(leaders))}"
 
 
-def only_transitions_of_the_table(history: History) -> Violations:
+def only_transitions_of_the_table(history: History) -> Breaches:
     """H5: each write, and the documents as they are in the end."""
     runs = {run.id: run for run in history.runs}
     for name, steps in _steps(history).items():
@@ -193,7 +193,7 @@ def only_transitions_of_the_table(history: History) -> Violations:
             yield run.id, "lost, although it may run again"
 
 
-def at_most_once_starts_once(history: History) -> Violations:
+def at_most_once_starts_once(history: History) -> Breaches:
     """H6, whatever goes wrong."""
     starts = Counter(line.run for line in history.sink if line.word == START)
     for run in _judged(history):
@@ -201,7 +201,7 @@ def at_most_once_starts_once(history: History) -> Violations:
             yield run.id, f"its handler was started {starts[run.id]} times"
 
 
-def double_starts_only_under_a_fault(history: History) -> Violations:
+def double_starts_only_under_a_fault(history: History) -> Breaches:
     """H7: a second start follows from the job's policy, or some fault lies between the two. An edit gives back what
     waits, and for some seconds the item of the older version may start beside the new one (`start_guard: redis`).
     """
@@ -218,7 +218,7 @@ def double_starts_only_under_a_fault(history: History) -> Violations:
                 yield run.id, f"started at {first.at:%T.%f} and {second.at:%T.%f}, and nothing went wrong in between"
 
 
-def no_old_version_starts_after_an_edit(history: History) -> Violations:
+def no_old_version_starts_after_an_edit(history: History) -> Breaches:
     """H8. A recorded start at once; a handler, which may start before that (`start_guard: redis`), after five seconds,
     unless its node was held up.
     """
@@ -242,7 +242,7 @@ def no_old_version_starts_after_an_edit(history: History) -> Violations:
                 yield line.run, f"its handler started under version {ver}, {line.at - ack.at} after {ack.ver}"
 
 
-def all_ended_after_healing(history: History) -> Violations:
+def all_ended_after_healing(history: History) -> Breaches:
     """H9."""
     limit = history.healed + history.ends_within
     for run in history.runs:
@@ -252,7 +252,7 @@ def all_ended_after_healing(history: History) -> Violations:
             yield run.id, f"ended only {run.ended_at - history.healed} after healing"
 
 
-def nothing_is_missing_in_late(history: History) -> Violations:
+def nothing_is_missing_in_late(history: History) -> Breaches:
     """H10: every end in the sink was accepted as the end of an attempt, or is kept; only a kill may take it along. That
     an attempt is recorded as lost is no record of how it ended.
     """
@@ -270,7 +270,7 @@ def nothing_is_missing_in_late(history: History) -> Violations:
             yield line.run, f"the attempt {line.fence} ended on {line.node}, and nobody recorded it"
 
 
-def without_faults_starts_are_runs(history: History) -> Violations:
+def without_faults_starts_are_runs(history: History) -> Breaches:
     """H11: each attempt that is recorded started once, and nothing else did."""
     if history.faults:
         return
@@ -285,7 +285,7 @@ def without_faults_starts_are_runs(history: History) -> Violations:
             yield run.id, f"started under {unknown}, which no attempt has"
 
 
-def no_limit_is_exceeded(history: History) -> Violations:
+def no_limit_is_exceeded(history: History) -> Breaches:
     """H12: no more runs are recorded as running than a key of their job allows. Their handlers start after that record,
     and end before its successor.
     """
@@ -302,7 +302,7 @@ def no_limit_is_exceeded(history: History) -> Violations:
                 yield step.run, f"{len(running[use.id])} runs of {use} run at once, and {use.limit} may"
 
 
-def each_end_is_answered_once(history: History) -> Violations:
+def each_end_is_answered_once(history: History) -> Breaches:
     """H13: the end of each run of a job that is followed led to one run of each job that follows it alone, and to at
     most one of a job that follows several.
     """
@@ -324,14 +324,14 @@ def each_end_is_answered_once(history: History) -> Violations:
                 yield run.id, f"{record.name} has not followed its end"
 
 
-def a_parent_follows_from_its_parts(history: History) -> Violations:
+def a_parent_follows_from_its_parts(history: History) -> Breaches:
     """H14: a run that was split has exactly its parts, each once. It ends after they have, and its state follows from
     theirs. One that never began has none.
     """
     yield from flaws_of_parents(history.runs)
 
 
-def excluded_instants_are_skipped(history: History) -> Violations:
+def excluded_instants_are_skipped(history: History) -> Breaches:
     """H15: an instant that a window or calendar excludes does not run by the schedule, and the skipped run that has
     such a reason covers no other one.
     """
@@ -352,7 +352,7 @@ def excluded_instants_are_skipped(history: History) -> Violations:
                 yield run.id, f"it ran, and {instant:%T} is excluded: {excluded.reason}"
 
 
-def flaws_of_parents(runs: Sequence[Run]) -> Violations:
+def flaws_of_parents(runs: Sequence[Run]) -> Breaches:
     """What contradicts H14 among these runs."""
     split = {run.id: run for run in runs if run.split is not None}
     parts: dict[str, list[Run]] = defaultdict(list)
@@ -373,7 +373,7 @@ def flaws_of_parents(runs: Sequence[Run]) -> Violations:
             yield from _flaws_of_end(run, parts[run.id])
 
 
-def _flaws_of_end(run: Run, parts: Sequence[Run]) -> Violations:
+def _flaws_of_end(run: Run, parts: Sequence[Run]) -> Breaches:
     if any(part.ended_at is None or (run.ended_at and part.ended_at > run.ended_at) for part in parts):
         yield run.id, "it ended before a part of it"
     states = {part.state for part in parts}
@@ -386,7 +386,7 @@ def _labels(split: Split) -> list[str]:
     return names if split.only is None else [names[n] for n in split.only]
 
 
-RULES: Mapping[str, Callable[[History], Violations]] = {
+RULES: Mapping[str, Callable[[History], Breaches]] = {
     "H1": each_instant_lies_in_one_run,
     "H2": one_outcome_is_accepted_and_the_sink_has_it,
     "H3": fences_increase,
