@@ -25,7 +25,7 @@ from redis import Redis
 from cronflow.backends.redis.keys import RedisKeys
 from cronflow.backends.redis.rights import acl_rule
 from cronflow.testing.embedded import MongoServer, RedisServer
-from tests.proxy import Proxy
+from cronflow.testing.tcp_proxy import TcpProxy
 from tests.servers import started
 
 ADMIN, PASSWORD = "root", "a password"
@@ -172,7 +172,7 @@ class Secured:
     @asynccontextmanager
     async def tls(self) -> AsyncIterator[int]:
         """The port where Redis speaks TLS. The proxy needs the event loop: no test may block it."""
-        async with Proxy("127.0.0.1", self.redis.port, self.certificates.context) as proxy:
+        async with TcpProxy("127.0.0.1", self.redis.port, self.certificates.context) as proxy:
             yield proxy.port
 
 

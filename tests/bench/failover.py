@@ -46,10 +46,10 @@ from cronflow.domain.schedule.kinds import Every
 from cronflow.ports import RunQuery
 from cronflow.testing.audit import FireAudit, percentile
 from cronflow.testing.embedded import MongoServer, RedisServer
+from cronflow.testing.tcp_proxy import TcpProxy
 from tests.bench.results import record
 from tests.bench.words import say, spread
 from tests.processes.conftest import Processes, process_cluster
-from tests.processes.link import Link
 from tests.waiting import eventually
 
 COMMAND = "python -m tests.bench.failover"
@@ -107,7 +107,9 @@ def limits(ttl: float, *, lease_only: bool) -> dict[str, str]:
 class Bench:
     """A cluster whose nodes have links of their own."""
 
-    def __init__(self, cluster: Processes, redis: Redis, links: Mapping[str, tuple[Link, Link]], ttl: float) -> None:
+    def __init__(
+        self, cluster: Processes, redis: Redis, links: Mapping[str, tuple[TcpProxy, TcpProxy]], ttl: float
+    ) -> None:
         self._cluster = cluster
         self._redis = redis
         self._links = links
@@ -262,8 +264,8 @@ async def bench(
         cluster.limits = dict(limits)
         links = {
             name: (
-                await stack.enter_async_context(Link(redis_url)),
-                await stack.enter_async_context(Link(mongo_url)),
+                await stack.enter_async_context(TcpProxy.to(redis_url)),
+                await stack.enter_async_context(TcpProxy.to(mongo_url)),
             )
             for name in NODES
         }

@@ -15,10 +15,10 @@ import pytest
 import cronflow
 from cronflow.client import following
 from cronflow.testing.embedded.server import free_port
+from cronflow.testing.tcp_proxy import TcpProxy
 from tests.api.test_process import status
 from tests.children import ADMIN, PASSWORD, Child, cluster_environment
 from tests.forked import process
-from tests.proxy import Proxy
 from tests.waiting import eventually
 
 WITHIN_S = 240.0
@@ -36,7 +36,7 @@ class Replicas:
         self._folder = folder
         self._stack = stack
         self._children: dict[int, Child] = {}
-        self.proxy = Proxy("127.0.0.1", 0)
+        self.proxy = TcpProxy("127.0.0.1", 0)
 
     async def start(self, port: int | None = None) -> int:
         """An API. Returns its port once it is ready."""
@@ -114,7 +114,7 @@ async def test_a_run_is_followed_through_the_death_of_its_api_on_another_replica
     replicas: Replicas, tmp_path: Path
 ) -> None:
     one, two = await replicas.start(), await replicas.start()
-    replicas.proxy.turn(one)
+    replicas.proxy.redirect(one)
     gates = [tmp_path / f"gate-{n}" for n in range(2)]
     first_part, second, third = (LINES.format(n - 49, n) for n in (50, 100, 150))
     shell = "; ".join([first_part, UNTIL.format(gates[0]), second, UNTIL.format(gates[1]), third])
@@ -123,14 +123,14 @@ async def test_a_run_is_followed_through_the_death_of_its_api_on_another_replica
         first = Follower(client, run)
         await first.has(50)
         replicas.kill(one)
-        replicas.proxy.turn(two)
+        replicas.proxy.redirect(two)
         # Written while nobody is connected, or right after.
         gates[0].touch()
         await first.has(100)
         late = Follower(client, run)
         await late.has(100)
         replicas.kill(two)
-        replicas.proxy.turn(await replicas.start(one))
+        replicas.proxy.redirect(await replicas.start(one))
         gates[1].touch()
         for follower in (first, late):
             await follower.ended()
@@ -142,7 +142,7 @@ async def test_a_run_is_followed_through_the_death_of_its_api_on_another_replica
 
 async def test_ticks_go_on_without_a_gap_on_another_replica(replicas: Replicas) -> None:
     one, two = await replicas.start(), await replicas.start()
-    replicas.proxy.turn(one)
+    replicas.proxy.redirect(one)
     async with await logged_in(replicas.url) as client, aclosing(client.follow()) as messages:
         told: list[Any] = []
 
@@ -153,7 +153,7 @@ async def test_ticks_go_on_without_a_gap_on_another_replica(replicas: Replicas) 
 
         await read(4)
         replicas.kill(one)
-        replicas.proxy.turn(two)
+        replicas.proxy.redirect(two)
         await client.jobs.put({"name": "made-meanwhile", "run": {"shell": "true"}})
         await read(14)
         assert [message["t"] for message in told] == ["snap"] + ["tick"] * 13
@@ -169,7 +169,7 @@ async def test_ticks_go_on_without_a_gap_on_another_replica(replicas: Replicas) 
 
 
 async def test_a_run_of_twenty_thousand_lines_is_followed_and_found_whole(replicas: Replicas, tmp_path: Path) -> None:
-    replicas.proxy.turn(await replicas.start())
+    replicas.proxy.redirect(await replicas.start())
     gate = tmp_path / "gate"
     async with await logged_in(replicas.url) as client:
         run = await begun(client, "loud", "; ".join([LINES.format(1, 5), UNTIL.format(gate), LINES.format(6, 20_000)]))
@@ -189,7 +189,7 @@ async def test_lines_of_a_level_are_followed_each_once_by_the_blocking_client_to
     replicas: Replicas, tmp_path: Path
 ) -> None:
     port = await replicas.start()
-    replicas.proxy.turn(port)
+    replicas.proxy.redirect(port)
     gate = tmp_path / "gate"
 
     found: list[str] = []
@@ -230,7 +230,7 @@ async def _count(client: cronflow.AsyncClient, run: str) -> int:
 async def test_a_login_is_renewed_and_an_ended_one_is_reported(
     replicas: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    replicas.proxy.turn(await replicas.start())
+    replicas.proxy.redirect(await replicas.start())
     # At each message.
     monkeypatch.setattr(following, "RENEW_S", 0.0)
     async with await logged_in(replicas.url) as client:

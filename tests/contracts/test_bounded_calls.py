@@ -38,8 +38,8 @@ from cronflow.domain.schedule.calendar import Calendar
 from cronflow.domain.transitions import Change, ClaimedRun
 from cronflow.ports import Assignment, Backends, ServerClock
 from cronflow.testing.embedded import MongoServer
+from cronflow.testing.tcp_proxy import TcpProxy
 from tests.contracts.builders import T0, a_job, a_pend, a_record, a_report, a_run, an_assignment
-from tests.processes.link import Link
 
 TIMED_OUT = re.compile(r"did not answer in time|Timeout reading from")
 """The bound of the whole call, or on a busy machine that of the socket, which is as long."""
@@ -139,15 +139,15 @@ class Silent:
     """Ports on connections that can go silent."""
 
     backends: Backends
-    redis: Link
-    mongo: Link
+    redis: TcpProxy
+    mongo: TcpProxy
 
 
 @pytest.fixture
 async def silent(redis_url: str, mongo_url: str, namespace: str, short_limits: None) -> AsyncIterator[Silent]:
     async with AsyncExitStack() as stack:
-        redis_link = await stack.enter_async_context(Link(redis_url))
-        mongo_link = await stack.enter_async_context(Link(mongo_url))
+        redis_link = await stack.enter_async_context(TcpProxy.to(redis_url))
+        mongo_link = await stack.enter_async_context(TcpProxy.to(mongo_url))
         redis = await stack.enter_async_context(RedisConnection(redis_link.url, namespace))
         mongo = await stack.enter_async_context(MongoDatabase(mongo_link.url, namespace, circuit=patient_circuit()))
         yield Silent(adapters(redis, mongo), redis_link, mongo_link)
@@ -178,7 +178,7 @@ async def test_a_connection_to_a_silent_server_is_not_awaited_for_ever(
     """The port accepts connections, and nothing ever arrives: no TLS handshake, no master, no slots, no hello."""
     monkeypatch.setattr("cronflow.backends.mongo.database.TIMEOUT_MS", 3000)
     async with AsyncExitStack() as stack:
-        links = [await stack.enter_async_context(Link(redis_url)) for _ in range(8)]
+        links = [await stack.enter_async_context(TcpProxy.to(redis_url)) for _ in range(8)]
         for link in links:
             link.cut()
         hosts = ",".join(link.url.split("/")[2] for link in links)

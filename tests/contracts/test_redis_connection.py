@@ -15,7 +15,7 @@ from cronflow.backends.redis.queue import RedisBus, RedisQueue
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.ports import Signal
 from cronflow.testing.embedded import RedisServer
-from tests.proxy import Proxy
+from cronflow.testing.tcp_proxy import TcpProxy
 from tests.waiting import eventually
 
 SILENCE_S = 0.5
@@ -25,7 +25,7 @@ SILENCE_S = 0.5
 class Line:
     """A connection through the proxy, and one that knows the way around it."""
 
-    proxy: Proxy
+    proxy: TcpProxy
     connection: RedisConnection
     direct: RedisConnection
 
@@ -37,7 +37,7 @@ async def line(redis_server: RedisServer, namespace: str) -> AsyncIterator[Line]
     assert url.port
     async with (
         RedisConnection(redis_server.url, namespace) as direct,
-        Proxy(url.hostname, url.port) as proxy,
+        TcpProxy(url.hostname, url.port) as proxy,
         RedisConnection(f"redis://127.0.0.1:{proxy.port}/0", namespace, ping_every_s=SILENCE_S) as connection,
     ):
         yield Line(proxy, connection, direct)
@@ -78,7 +78,7 @@ async def test_redispy_2624_a_late_reply_is_dropped(
     assert url.hostname
     assert url.port
     async with (
-        Proxy(url.hostname, url.port) as proxy,
+        TcpProxy(url.hostname, url.port) as proxy,
         RedisConnection(f"redis://127.0.0.1:{proxy.port}/0", namespace) as connection,
     ):
         proxy.mute()

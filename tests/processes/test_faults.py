@@ -21,9 +21,9 @@ from cronflow.domain.job import Delivery, Job, Overlap, PythonTarget, Retry
 from cronflow.domain.run import Outcome, Run, RunState
 from cronflow.node.role_loop import end_tasks
 from cronflow.testing.embedded import MongoServer, RedisServer
+from cronflow.testing.tcp_proxy import TcpProxy
 from tests.children import child_environment, python
 from tests.processes.conftest import Processes, process_cluster
-from tests.processes.link import Link
 from tests.processes.test_failures import more_runs
 from tests.processes.test_stopping import ended, running
 from tests.waiting import PATIENCE_S, eventually
@@ -61,7 +61,7 @@ def attempts(run: Run) -> list[Outcome]:
 async def test_a_leader_cut_from_redis_is_replaced_and_follows_when_it_is_back(
     redis_url: str, mongo_url: str, namespace: str, tmp_path: Path
 ) -> None:
-    async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster, Link(redis_url) as link:
+    async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster, TcpProxy.to(redis_url) as link:
         cluster.start("cut", redis_url=link.url)
         assert await cluster.all_up("cut") == "cut"
         await cluster.up("other")
@@ -80,7 +80,7 @@ async def test_a_leader_cut_from_redis_is_replaced_and_follows_when_it_is_back(
 async def test_a_leader_cut_from_mongodb_gives_the_lead_to_one_that_reaches_it(
     redis_url: str, mongo_url: str, namespace: str, tmp_path: Path
 ) -> None:
-    async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster, Link(mongo_url) as link:
+    async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster, TcpProxy.to(mongo_url) as link:
         cluster.start("cut", mongo_url=link.url)
         assert await cluster.all_up("cut") == "cut"
         await cluster.up("other")
@@ -99,7 +99,7 @@ async def test_a_leader_cut_from_mongodb_gives_the_lead_to_one_that_reaches_it(
 async def test_a_worker_cut_from_redis_takes_nothing_and_ends_what_it_has(
     redis_url: str, mongo_url: str, namespace: str, tmp_path: Path
 ) -> None:
-    async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster, Link(redis_url) as link:
+    async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster, TcpProxy.to(redis_url) as link:
         await cluster.up("leader")
         cluster.start("cut", "on=cut", redis_url=link.url)
         await cluster.all_up("leader", "cut")
@@ -126,7 +126,7 @@ async def test_a_worker_cut_from_redis_takes_nothing_and_ends_what_it_has(
 async def test_a_worker_cut_from_mongodb_is_replaced_and_what_it_tells_later_is_a_late_result(
     redis_url: str, mongo_url: str, namespace: str, tmp_path: Path
 ) -> None:
-    async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster, Link(mongo_url) as link:
+    async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster, TcpProxy.to(mongo_url) as link:
         await cluster.up("leader")
         cluster.start("cut", "on=worker", mongo_url=link.url)
         await cluster.all_up("leader", "cut")
