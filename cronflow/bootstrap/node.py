@@ -134,17 +134,19 @@ async def run_node(
     name: str | None = None,
     handler_command: Sequence[str] = (),
     app_addresses: Sequence[str] = (),
+    clock: Clock | None = None,
 ) -> None:
     """Run a node until SIGTERM or SIGINT; a second signal stops running jobs at once.
 
     With PROCESSES above 1, `handler_command` starts a handler process, and these load the Apps at `app_addresses`.
+    `clock` is by default that of the system.
 
     Waits up to START_WAIT for the servers, then raises BackendUnavailable. Raises InvalidInput if METRICS_PORT is
     taken, or a handler process cannot load the Apps.
     """
     redis_url, mongo_url = urls(settings)
     limits = timings(settings)
-    clock: Clock = SystemClock()
+    clock = clock or SystemClock()
     name = name or settings.node_name
     node: Node | None = None
     shutdown = ShutdownSignals(limits.exit)

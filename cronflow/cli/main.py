@@ -31,6 +31,7 @@ RUN, MANAGE, INSPECT = "Run", "Manage", "Inspect"
 
 COMMANDS = {
     "dev": LazyCommand("dev:dev", "Run a whole cluster on this machine for development.", RUN),
+    "chaos": LazyCommand("commands.chaos:chaos", "Break a cluster on purpose and check every promise.", RUN),
     "init": LazyCommand("commands.init:init", "Write a folder with jobs and deployment files.", RUN),
     "node": LazyCommand("commands.node:node", "Run a cluster node.", RUN),
     "api": LazyCommand("commands.node:api", "Serve the API.", RUN),

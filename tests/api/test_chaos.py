@@ -14,8 +14,9 @@ import pytest
 from cronflow.api.bodies import Deployment
 from cronflow.api.routes.chaos import Chaos
 from cronflow.backends.redis.connection import RedisConnection
-from cronflow.cli.dev.processes import Child, DevChaos
+from cronflow.cli.dev.processes import DevChaos
 from cronflow.domain.errors import NotFound
+from cronflow.testing.child_process import Child
 from tests.api.conftest import Client, Document, api_of, client_of, the_document
 from tests.cli.scene import Scene
 from tests.waiting import eventually

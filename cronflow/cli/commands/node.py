@@ -42,6 +42,9 @@ def node(
         typer.Option(metavar="COUNT", help="The number of processes that run Python functions.  [PROCESSES]"),
     ] = None,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="The name of the node.  [NODE_NAME]")] = None,
+    clock_offset: Annotated[
+        Path | None, typer.Option(hidden=True, help="File by which `cronflow chaos` steps the clock.")
+    ] = None,
     log_level: Level = None,
     log_format: Form = None,
 ) -> None:
@@ -67,6 +70,12 @@ def node(
     from cronflow.bootstrap import node
     from cronflow.cli.handler_process import COMMAND
 
+    clock = None
+    if clock_offset is not None:
+        from cronflow.testing.offset_clock import OffsetClock
+
+        clock = OffsetClock(clock_offset)
+
     asyncio.run(
         node.run_node(
             read,
@@ -76,6 +85,7 @@ def node(
             name=None,
             handler_command=COMMAND,
             app_addresses=read.app,
+            clock=clock,
         )
     )
 

@@ -23,12 +23,12 @@ from cronflow.bootstrap.parts import open_service
 from cronflow.cli.dev import output as summary
 from cronflow.cli.dev.inputs import DevCredentials, Given, Servers, complete, missing, open_servers
 from cronflow.cli.dev.output import Live
-from cronflow.cli.dev.processes import Child
 from cronflow.cli.process_log import LogFormat, log_of
 from cronflow.cli.terminal.formatting import plural
 from cronflow.cli.terminal.output import author, console, diagnostics, warn, write_json
 from cronflow.config import Settings, load_settings
 from cronflow.domain.errors import CronFlowError, InvalidInput, Problem
+from cronflow.testing.child_process import Child
 from cronflow.testing.embedded.server import open_private
 from cronflow.usecases import UseCases
 

@@ -45,6 +45,8 @@ class MongoServer(Server):
     name: ClassVar[str] = "mongod"
     version_in_log: ClassVar[str] = r'"Build Info".*?"version":"([\w.]+)"'
 
+    oplog_mb: ClassVar[int] = 64
+
     client_options: Mapping[str, Any] = MappingProxyType({})
     """Options of the client that checks whether the server is ready, for servers with passwords or TLS."""
 
@@ -76,7 +78,7 @@ class MongoServer(Server):
             *("--bind_ip", HOST),
             "--nounixsocket",
             *("--dbpath", str(folder)),
-            *("--oplogSize", "64"),
+            *("--oplogSize", str(self.oplog_mb)),
             *("--wiredTigerCacheSizeGB", "0.25"),
             *("--setParameter", "diagnosticDataCollectionEnabled=false"),
             # TTL indexes delete within a second instead of a minute, so that tests can observe it.

@@ -1,0 +1,293 @@
+"""An experiment: break a cluster for some time, let it recover, and collect its history."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from random import Random
+
+from cronflow.chaos.cluster import NAMESPACE, ChaosCluster
+from cronflow.chaos.faults import Blow, FaultKind, Place
+from cronflow.chaos.people import People
+from cronflow.domain.errors import BackendUnavailable, CronFlowError
+from cronflow.domain.events import LeaderElected, LeaderSteppedDown, kind_of
+from cronflow.domain.job import Job
+from cronflow.domain.run import ENDED, RunState, run_id
+from cronflow.ports import RunQuery
+from cronflow.testing.history import records
+from cronflow.testing.history.history import Elected, Fault, History
+
+OPEN = [state for state in RunState if state not in ENDED]
+PAGE = 500
+POLL_S = 0.25
+STALL_S = 1.0
+GAP_S = (1.0, 8.0)
+"""Between the beginnings of two faults."""
+MOST_AT_ONCE = 2
+LENGTH = (0.4, 1.6)
+"""How much shorter or longer a fault lasts than by default."""
+BY_DEFAULT_TTL_S = 30.0
+WHOLE_WITHIN_S, HANDLED_WITHIN_S, ENDED_WITHIN_S = 120.0, 240.0, 240.0
+ELECTED = re.compile(r"leader elected.*")
+"""A line in the log of a node."""
+
+Say = Callable[[str], None]
+"""Print a line about what happens."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenFault:
+    """A fault and how many seconds it lasts; None if chance decides."""
+
+    kind: FaultKind
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Injected:
+    """A fault that was injected. `term` was the highest one when it began."""
+
+    kind: FaultKind
+    node: str
+    since: datetime
+    until: datetime
+    term: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind.name} {self.node}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Leads:
+    """When leaders were elected and stepped down, by term."""
+
+    elected: Sequence[tuple[int, datetime]]
+    stepped_down: Sequence[tuple[int, datetime]]
+
+
+@dataclass(slots=True)
+class Experiment:
+    """Injects faults into a running cluster. With `in_turns`, the chosen faults take turns, one at a time; otherwise
+    chance decides, and two may happen at once.
+    """
+
+    cluster: ChaosCluster
+    jobs: Sequence[Job]
+    chosen: Sequence[ChosenFault]
+    rng: Random
+    leader_ttl_s: float
+    say: Say
+    in_turns: bool = False
+    injected: list[Injected] = field(default_factory=list)
+    _stalls: list[Fault] = field(default_factory=list)
+    _busy: set[str] = field(default_factory=set)
+
+    async def run(self, seconds: float, stop: asyncio.Event) -> tuple[History, Leads]:
+        """Inject faults for some seconds or until `stop` is set, and return what the cluster made of it. Raises
+        CronFlowError if the cluster is not whole at the beginning, or does not recover in time.
+        """
+        began = datetime.now(UTC)
+        people = People(self.cluster.service, [job for job in self.jobs if job.schedule is not None], self.rng)
+        await self._until(self.cluster.is_whole, WHOLE_WITHIN_S, "all nodes are up and one leads")
+        await self.cluster.service.jobs.apply(self.jobs)
+        beside = [asyncio.create_task(people.work()), asyncio.create_task(self._watch_this_process())]
+        try:
+            await self._inject(seconds, stop)
+        finally:
+            for task in beside:
+                task.cancel()
+            await asyncio.wait(beside)
+        return await self._recovered(people, began)
+
+    # ---------------------------------------------------------------------------------------------- faults
+
+    async def _inject(self, seconds: float, stop: asyncio.Event) -> None:
+        deadline = time.monotonic() + seconds
+        running: set[asyncio.Task[None]] = set()
+        most = 1 if self.in_turns else MOST_AT_ONCE
+        turn = 0
+        while time.monotonic() < deadline and not stop.is_set():
+            chosen = self.chosen[turn % len(self.chosen)] if self.in_turns else self.rng.choice(self.chosen)
+            turn += 1
+            running.add(asyncio.create_task(self._one(chosen, deadline, stop), name=chosen.kind.name))
+            await self._wait(min(self.rng.uniform(*GAP_S), deadline - time.monotonic()), stop)
+            while len(running := {task for task in running if not task.done()}) >= most:
+                await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        if running:
+            await asyncio.wait(running)
+
+    async def _one(self, chosen: ChosenFault, deadline: float, stop: asyncio.Event) -> None:
+        kind = chosen.kind
+        with self._place(kind, await self._node(kind)) as node:
+            if node is None:
+                return
+            seconds = chosen.seconds
+            if seconds is None:
+                seconds = kind.lasts * self.rng.uniform(*LENGTH) * self.leader_ttl_s / BY_DEFAULT_TTL_S
+            term = await self._term()
+            since = datetime.now(UTC)
+            lasting = f" for {seconds:.1f} s" if seconds else ""
+            self.say(f"{kind.name}{f' {node}' if node else ''}{lasting}")
+            try:
+                async with kind.inflict(Blow(self.cluster, node, seconds, self.rng)):
+                    # The time until a burst is no part of a fault that kills in it.
+                    since = datetime.now(UTC) if kind.fatal else since
+                    await self._wait(min(seconds, max(0.0, deadline - time.monotonic())), stop)
+            finally:
+                until = since if kind.fatal else datetime.now(UTC)
+                self.injected.append(Injected(kind, node, since, until, term))
+
+    async def _node(self, kind: FaultKind) -> str:
+        """The node that a fault strikes, which nothing else strikes now; empty if there is none."""
+        if kind.place in (Place.REDIS, Place.MONGO):
+            return ""
+        leader = await self.cluster.some_leader() if kind.place is Place.LEADER else await self.cluster.leader()
+        nodes = {
+            Place.LEADER: [name for name in self.cluster.names if name == leader],
+            Place.WORKER: [name for name in self.cluster.names if name != leader],
+            Place.NODE: self.cluster.names,
+        }[kind.place]
+        free = [name for name in nodes if name not in self._busy and self.cluster.nodes[name].alive]
+        return self.rng.choice(free) if free else ""
+
+    @contextmanager
+    def _place(self, kind: FaultKind, node: str) -> Iterator[str | None]:
+        """Hold the place of a fault; None if another fault has it."""
+        of_server = kind.place in (Place.REDIS, Place.MONGO)
+        place = kind.place.value if of_server else node
+        if not place or place in self._busy:
+            yield None
+            return
+        self._busy.add(place)
+        try:
+            yield node
+        finally:
+            self._busy.discard(place)
+
+    async def _term(self) -> int:
+        try:
+            return await self.cluster.term()
+        except BackendUnavailable:
+            # No failover is measured for this one.
+            return 0
+
+    @staticmethod
+    async def _wait(seconds: float, stop: asyncio.Event) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await stop.wait()
+        except TimeoutError:
+            pass
+
+    async def _watch_this_process(self) -> None:
+        """This process forwards all traffic of the nodes, so a stall of it is a fault as well."""
+        while True:
+            began, since = time.monotonic(), datetime.now(UTC)
+            await asyncio.sleep(STALL_S / 10)
+            if time.monotonic() - began > STALL_S:
+                self._stalls.append(Fault("this machine stalled", since, datetime.now(UTC)))
+
+    # ---------------------------------------------------------------------------------------------- recovery
+
+    async def _recovered(self, people: People, began: datetime) -> tuple[History, Leads]:
+        self.say("no more faults; waiting until the cluster has recovered")
+        await self._until(self.cluster.is_whole, WHOLE_WITHIN_S, "all nodes are up and one leads")
+        await people.resume_all()
+        healed = datetime.now(UTC)
+        until = healed.replace(microsecond=0)
+        await self._until(lambda: self._all_handled(until), HANDLED_WITHIN_S, "every run that was due has ended")
+        await people.pause_all()
+        await self._until(self._nothing_open, ENDED_WITHIN_S, "no run is open")
+        leads = await self._leads(began)
+        # Nodes write late and spooled outcomes before they exit.
+        await self.cluster.stop_nodes()
+        found = await asyncio.to_thread(records.read, self.cluster.mongo.url, NAMESPACE)
+        history = History(
+            jobs=found.jobs,
+            earlier=found.earlier,
+            runs=found.runs,
+            late=found.late,
+            intents=found.intents,
+            terms=[*found.terms, *self._elections()],
+            steps=found.steps,
+            sink=self.cluster.sink.lines,
+            faults=[*map(_fault, self.injected), *self._stalls],
+            acks=people.acks,
+            until=until,
+            healed=healed,
+            ends_within=timedelta(seconds=HANDLED_WITHIN_S),
+        )
+        return history, leads
+
+    async def _all_handled(self, until: datetime) -> bool:
+        """Whether every run due before `until` is planned and has ended."""
+        jobs = await self.cluster.service.backends.jobs.find(limit=PAGE)
+        if any(job.next_fire is not None and job.next_fire < until for job in jobs if job.active):
+            return False
+        pending = [
+            run_id(job.name, job.pending_run.fire)
+            for job in jobs
+            if job.pending_run is not None and job.pending_run.fire < until
+        ]
+        # The run of the last move may have no document for about two seconds.
+        stored = await self.cluster.service.backends.runs.existing(pending)
+        return len(stored) == len(pending) and not await self._open(until)
+
+    async def _nothing_open(self) -> bool:
+        return not await self._open(None)
+
+    async def _open(self, until: datetime | None) -> bool:
+        query = RunQuery(states=OPEN, until=until, limit=1)
+        return bool(await self.cluster.service.backends.runs.find(query))
+
+    async def _until(self, condition: Callable[[], object], seconds: float, what: str) -> None:
+        """Wait for a condition. While a server is away, it is not true. Raises CronFlowError."""
+        last: object = None
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    try:
+                        if await condition():  # type: ignore[misc]
+                            return
+                    except BackendUnavailable as error:
+                        last = error
+                    await asyncio.sleep(POLL_S)
+        except TimeoutError:
+            reason = f" ({last})" if last else ""
+            logs = self.cluster.folder / "logs"
+            raise CronFlowError(f"not within {seconds:.0f} s: {what}{reason}; see the logs in {logs}") from None
+
+    async def _leads(self, began: datetime) -> Leads:
+        """From the event log, from the beginning on."""
+        kinds = {kind_of(LeaderElected), kind_of(LeaderSteppedDown)}
+        found, before = [], ""
+        while True:
+            page = await self.cluster.service.backends.events.find(kinds=kinds, since=began, before=before, limit=PAGE)
+            found += page
+            if len(page) < PAGE:
+                break
+            before = page[-1].id
+        events = sorted(found, key=lambda one: one.at)
+        return Leads(
+            [(one.event.term, one.at) for one in events if isinstance(one.event, LeaderElected)],
+            [(one.event.term, one.at) for one in events if isinstance(one.event, LeaderSteppedDown)],
+        )
+
+    def _elections(self) -> list[Elected]:
+        """The elections in the logs of the nodes."""
+        found = []
+        for name in self.cluster.names:
+            for line in ELECTED.findall(self.cluster.log(name).read_text(errors="replace")):
+                words = dict(re.findall(r"(\w+)=['\"]?([^\s'\"]+)", line))
+                found.append(Elected(int(words["term"]), words["node"]))
+        return found
+
+
+def _fault(injected: Injected) -> Fault:
+    return Fault(injected.name, injected.since, injected.until, injected.node if injected.kind.fatal else None)
