@@ -24,6 +24,7 @@ from cronflow.chaos.mongo_replies import renaming
 from cronflow.chaos.sink import Sink
 from cronflow.domain.cluster import node_name
 from cronflow.domain.errors import BackendUnavailable
+from cronflow.node.timings import Timings
 from cronflow.testing.child_process import Child, base_environment
 from cronflow.testing.embedded import MongoReplicaSet, RedisServer
 from cronflow.testing.offset_clock import write_offset
@@ -39,9 +40,13 @@ Limits = Mapping[str, timedelta]
 """Settings of the nodes by name, without `CRONFLOW_`."""
 
 
-def limits_for(leader_ttl: timedelta) -> Limits:
-    """The time limits of nodes with another LEADER_TTL, in the proportions of the defaults."""
+def limits_for(leader_ttl: timedelta, look_ahead: timedelta) -> Limits:
+    """The time limits of nodes with another LEADER_TTL, in the proportions of the defaults. Raises InvalidInput if a
+    node would refuse them.
+    """
+    Timings(leader_ttl=leader_ttl.total_seconds(), leader_renew=0, look_ahead=look_ahead.total_seconds())
     return {
+        "LOOK_AHEAD": look_ahead,
         "LEADER_TTL": leader_ttl,
         "LEADER_RENEW": leader_ttl / 2,
         "FAILOVER_CHECK": leader_ttl * 1.5,

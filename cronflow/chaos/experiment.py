@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 
 from cronflow.chaos.cluster import NAMESPACE, ChaosCluster
-from cronflow.chaos.faults import Blow, FaultKind, Place
-from cronflow.chaos.people import People
+from cronflow.chaos.editors import Editors
+from cronflow.chaos.faults import Blow, FaultKind, FaultPlace
 from cronflow.domain.errors import BackendUnavailable, CronFlowError
 from cronflow.domain.events import LeaderElected, LeaderSteppedDown, kind_of
 from cronflow.domain.job import Job
@@ -93,17 +93,17 @@ class Experiment:
         CronFlowError if the cluster is not whole at the beginning, or does not recover in time.
         """
         began = datetime.now(UTC)
-        people = People(self.cluster.service, [job for job in self.jobs if job.schedule is not None], self.rng)
+        editors = Editors(self.cluster.service, [job for job in self.jobs if job.schedule is not None], self.rng)
         await self._until(self.cluster.is_whole, WHOLE_WITHIN_S, "all nodes are up and one leads")
         await self.cluster.service.jobs.apply(self.jobs)
-        beside = [asyncio.create_task(people.work()), asyncio.create_task(self._watch_this_process())]
+        beside = [asyncio.create_task(editors.work()), asyncio.create_task(self._watch_this_process())]
         try:
             await self._inject(seconds, stop)
         finally:
             for task in beside:
                 task.cancel()
             await asyncio.wait(beside)
-        return await self._recovered(people, began)
+        return await self._recovered(editors, began)
 
     # ---------------------------------------------------------------------------------------------- faults
 
@@ -145,13 +145,13 @@ class Experiment:
 
     async def _node(self, kind: FaultKind) -> str:
         """The node that a fault strikes, which nothing else strikes now; empty if there is none."""
-        if kind.place in (Place.REDIS, Place.MONGO):
+        if kind.place in (FaultPlace.REDIS, FaultPlace.MONGO):
             return ""
-        leader = await self.cluster.some_leader() if kind.place is Place.LEADER else await self.cluster.leader()
+        leader = await self.cluster.some_leader() if kind.place is FaultPlace.LEADER else await self.cluster.leader()
         nodes = {
-            Place.LEADER: [name for name in self.cluster.names if name == leader],
-            Place.WORKER: [name for name in self.cluster.names if name != leader],
-            Place.NODE: self.cluster.names,
+            FaultPlace.LEADER: [name for name in self.cluster.names if name == leader],
+            FaultPlace.WORKER: [name for name in self.cluster.names if name != leader],
+            FaultPlace.NODE: self.cluster.names,
         }[kind.place]
         free = [name for name in nodes if name not in self._busy and self.cluster.nodes[name].alive]
         return self.rng.choice(free) if free else ""
@@ -159,7 +159,7 @@ class Experiment:
     @contextmanager
     def _place(self, kind: FaultKind, node: str) -> Iterator[str | None]:
         """Hold the place of a fault; None if another fault has it."""
-        of_server = kind.place in (Place.REDIS, Place.MONGO)
+        of_server = kind.place in (FaultPlace.REDIS, FaultPlace.MONGO)
         place = kind.place.value if of_server else node
         if not place or place in self._busy:
             yield None
@@ -195,14 +195,14 @@ class Experiment:
 
     # ---------------------------------------------------------------------------------------------- recovery
 
-    async def _recovered(self, people: People, began: datetime) -> tuple[History, Leads]:
+    async def _recovered(self, editors: Editors, began: datetime) -> tuple[History, Leads]:
         self.say("no more faults; waiting until the cluster has recovered")
         await self._until(self.cluster.is_whole, WHOLE_WITHIN_S, "all nodes are up and one leads")
-        await people.resume_all()
+        await editors.resume_all()
         healed = datetime.now(UTC)
         until = healed.replace(microsecond=0)
         await self._until(lambda: self._all_handled(until), HANDLED_WITHIN_S, "every run that was due has ended")
-        await people.pause_all()
+        await editors.pause_all()
         await self._until(self._nothing_open, ENDED_WITHIN_S, "no run is open")
         leads = await self._leads(began)
         # Nodes write late and spooled outcomes before they exit.
@@ -218,7 +218,7 @@ class Experiment:
             steps=found.steps,
             sink=self.cluster.sink.lines,
             faults=[*map(_fault, self.injected), *self._stalls],
-            acks=people.acks,
+            acks=editors.acks,
             until=until,
             healed=healed,
             ends_within=timedelta(seconds=HANDLED_WITHIN_S),

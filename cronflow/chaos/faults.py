@@ -28,7 +28,7 @@ STEPS_S = (-3600.0, -3.0, 3.0, 3600.0)
 INTO_THE_BURST_S = 0.4
 
 
-class Place(StrEnum):
+class FaultPlace(StrEnum):
     """What a fault concerns. Two faults never meet on one node, on Redis or on MongoDB."""
 
     LEADER = "the leader"
@@ -59,7 +59,7 @@ class FaultKind:
     """
 
     name: str
-    place: Place
+    place: FaultPlace
     lasts: float
     help: str
     inflict: Inflict
@@ -234,9 +234,9 @@ _TAKES_LEAD = {"takes_lead": True}
 _GRACEFUL = {"takes_lead": True, "graceful": True}
 _TIMED = {"timed": True}
 
-LEADER, WORKER, NODE, REDIS, MONGO = Place
+LEADER, WORKER, NODE, REDIS, MONGO = FaultPlace
 
-_LIST: Sequence[tuple[str, Place, float, str, Inflict, Mapping[str, bool]]] = (
+_LIST: Sequence[tuple[str, FaultPlace, float, str, Inflict, Mapping[str, bool]]] = (
     ("kill-leader", LEADER, 20, "Kill the leader.", _kill, _FATAL | _TAKES_LEAD),
     ("kill-worker", WORKER, 20, "Kill a node that does not lead.", _kill, _FATAL),
     (

@@ -30,6 +30,7 @@ from cronflow.domain.errors import InvalidInput, Problem
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from cronflow.chaos.cluster import Limits
     from cronflow.chaos.experiment import ChosenFault
     from cronflow.chaos.result import ChaosResult
 
@@ -70,6 +71,9 @@ def chaos(
     leader_ttl: Annotated[
         str, typer.Option(metavar="30s", help="LEADER_TTL of the nodes; their other limits follow in proportion.")
     ] = "30s",
+    look_ahead: Annotated[
+        str, typer.Option(metavar="0s", help="LOOK_AHEAD of the nodes: how early runs are sent to them.")
+    ] = "0s",
     seed: Annotated[
         int | None, typer.Option(help="Choose the same faults again; their effects differ from time to time.")
     ] = None,
@@ -93,11 +97,13 @@ def chaos(
         raise InvalidInput(
             Problem("", "no fault is selected", "add --random, or a fault such as --kill-leader; see --help")
         )
+    from cronflow.chaos.cluster import limits_for
+
     wanted = _Wanted(
         nodes=nodes,
         burst=burst,
         length_s=length_of(duration, "--for").total_seconds(),
-        leader_ttl=length_of(leader_ttl, "--leader-ttl"),
+        limits=limits_for(length_of(leader_ttl, "--leader-ttl"), length_of(look_ahead, "--look-ahead")),
         chosen=chosen,
         in_turns=not random,
         seed=secrets.randbelow(1_000_000) if seed is None else seed,
@@ -128,14 +134,14 @@ class _Wanted:
     nodes: int
     burst: int
     length_s: float
-    leader_ttl: timedelta
+    limits: Limits
     chosen: Sequence[ChosenFault]
     in_turns: bool
     seed: int
 
 
 async def _run(wanted: _Wanted, folder: Path, out: Console) -> ChaosResult:
-    from cronflow.chaos.cluster import chaos_cluster, limits_for
+    from cronflow.chaos.cluster import chaos_cluster
     from cronflow.chaos.experiment import ChosenFault, Experiment
     from cronflow.chaos.jobs import the_jobs
     from cronflow.chaos.result import judge
@@ -149,13 +155,13 @@ async def _run(wanted: _Wanted, folder: Path, out: Console) -> ChaosResult:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     say(f"starting {wanted.nodes} nodes, Redis and three members of MongoDB; seed {wanted.seed}")
-    async with chaos_cluster(folder, wanted.nodes, limits_for(wanted.leader_ttl)) as cluster:
+    async with chaos_cluster(folder, wanted.nodes, wanted.limits) as cluster:
         experiment = Experiment(
             cluster,
             the_jobs(cluster.sink.port, burst=wanted.burst),
             wanted.chosen or [ChosenFault(kind) for kind in FAULTS.values()],
             Random(wanted.seed),
-            wanted.leader_ttl.total_seconds(),
+            wanted.limits["LEADER_TTL"].total_seconds(),
             say,
             wanted.in_turns,
         )

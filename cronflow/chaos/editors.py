@@ -19,7 +19,7 @@ PAUSED_S = (2.0, 20.0)
 SECONDS = (0.2, 0.4, 0.6)
 
 
-class People:
+class Editors:
     """`acks` are the changes that the cluster has acknowledged."""
 
     def __init__(self, service: UseCases, jobs: Sequence[Job], rng: Random) -> None:
