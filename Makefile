@@ -17,8 +17,8 @@
 #   make bench-ui        measure what a tick costs the browser's main thread, at 100 nodes and 1,000 runs per second
 #   make bench-schedules measure next instants per second, and the first fires of a million jobs; needs no servers
 #   make bench-traffic   measure the bytes that each view of the dashboard receives per minute at 200 runs per second
-#   make soak            run loads for a long time and check that no run is missing or doubled, about 80 minutes;
-#                        PART=hour, instant or million selects one, FOR=10m shortens it
+#   make soak            break a cluster for a long time (FOR=8h; 2h by default) and check that every promise is kept and
+#                        that memory, files and tasks stay flat; PART=load runs large loads instead, about 80 minutes
 #   make scaling         simulate large clusters and update docs/scaling.md
 #   make build           build the wheel and the source archive, with the dashboard, into dist
 #   make check-wheel     build the wheel, check its metadata, and install it with each Python from 3.11 to 3.14 on the PATH
@@ -182,7 +182,7 @@ bench-traffic: ui .venv/ready
 	$(BIN)/python -m tests.bench.traffic
 
 soak: .venv/ready
-	$(BIN)/python -m tests.bench.soak $(PART) $(if $(FOR),--for $(FOR)) $(ARGS)
+	$(BIN)/python -m tests.bench.$(if $(PART),soak $(PART:load=all),soak_faults) $(if $(FOR),--for $(FOR)) $(ARGS)
 
 scaling: .venv/ready
 	$(BIN)/python -m tests.bench.scaling

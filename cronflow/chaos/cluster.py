@@ -27,6 +27,7 @@ from cronflow.domain.errors import BackendUnavailable
 from cronflow.node.timings import Timings
 from cronflow.testing.child_process import Child, base_environment
 from cronflow.testing.embedded import MongoReplicaSet, RedisServer
+from cronflow.testing.embedded.server import free_port
 from cronflow.testing.offset_clock import write_offset
 from cronflow.testing.tcp_proxy import TcpProxy
 from cronflow.usecases import UseCases
@@ -79,6 +80,7 @@ class ChaosCluster:
         self.service = service
         self.links: dict[str, Links] = {}
         self.nodes: dict[str, Child] = {}
+        self.metrics_ports: dict[str, int] = {}
 
     @property
     def names(self) -> Sequence[str]:
@@ -162,12 +164,14 @@ class ChaosCluster:
     def add(self, name: str, links: Links, limits: Limits) -> None:
         """One more node, which is not running yet."""
         self.step_clock(name, 0)
+        self.metrics_ports[name] = free_port()
         environment = {
             **base_environment(),
             "CRONFLOW_NAMESPACE": NAMESPACE,
             "CRONFLOW_REDIS_URL": links.redis.url,
             "CRONFLOW_MONGO_URL": self.mongo.url_by([f"127.0.0.1:{proxy.port}" for proxy in links.mongo]),
             "CRONFLOW_ALLOW_PYTHON": MODULE,
+            "CRONFLOW_METRICS_PORT": str(self.metrics_ports[name]),
             "CRONFLOW_SPOOL_DIR": str((self.folder / "spool").absolute()),
             "CRONFLOW_DRAIN_TIMEOUT": f"{DRAIN_S:g}s",
             # After an outage nobody is there to approve what was missed.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -14,9 +14,10 @@ from random import Random
 from cronflow.chaos.cluster import NAMESPACE, ChaosCluster
 from cronflow.chaos.editors import Editors
 from cronflow.chaos.faults import Blow, FaultKind, FaultPlace
+from cronflow.chaos.jobs import the_jobs
+from cronflow.domain.cluster import Backlog
 from cronflow.domain.errors import BackendUnavailable, CronFlowError
 from cronflow.domain.events import LeaderElected, LeaderSteppedDown, kind_of
-from cronflow.domain.job import Job
 from cronflow.domain.run import ENDED, RunState, run_id
 from cronflow.ports import RunQuery
 from cronflow.testing.history import records
@@ -71,31 +72,48 @@ class Leads:
     stepped_down: Sequence[tuple[int, datetime]]
 
 
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What one round showed: its history, the leaders, and the faults."""
+
+    history: History
+    leads: Leads
+    injected: Sequence[Injected]
+
+
 @dataclass(slots=True)
 class Experiment:
-    """Injects faults into a running cluster. With `in_turns`, the chosen faults take turns, one at a time; otherwise
-    chance decides, and two may happen at once.
+    """Injects faults into a running cluster, in rounds. With `in_turns`, the chosen faults take turns, one at a time;
+    otherwise chance decides, and two may happen at once. The processes of the nodes in `spared` are neither killed nor
+    stopped.
     """
 
     cluster: ChaosCluster
-    jobs: Sequence[Job]
     chosen: Sequence[ChosenFault]
     rng: Random
     leader_ttl_s: float
     say: Say
+    burst: int
     in_turns: bool = False
-    injected: list[Injected] = field(default_factory=list)
+    spared: Collection[str] = ()
+    _injected: list[Injected] = field(default_factory=list)
     _stalls: list[Fault] = field(default_factory=list)
     _busy: set[str] = field(default_factory=set)
+    _turn: int = 0
 
-    async def run(self, seconds: float, stop: asyncio.Event) -> tuple[History, Leads]:
-        """Inject faults for some seconds or until `stop` is set, and return what the cluster made of it. Raises
-        CronFlowError if the cluster is not whole at the beginning, or does not recover in time.
+    async def round(self, seconds: float, stop: asyncio.Event, *, name: str = "", last: bool = True) -> Observed:
+        """Inject faults for some seconds or until `stop` is set, and return what the cluster made of it. The jobs of
+        the round have names that begin with `name`; the nodes are stopped after the last one.
+
+        Raises CronFlowError if the cluster is not whole at the beginning, or does not recover in time.
         """
-        began = datetime.now(UTC)
-        editors = Editors(self.cluster.service, [job for job in self.jobs if job.schedule is not None], self.rng)
+        began = datetime.now(UTC).replace(microsecond=0)
+        self._injected, self._stalls = [], []
+        self.cluster.sink.lines.clear()
+        jobs = the_jobs(self.cluster.sink.port, burst=self.burst, name=name)
+        editors = Editors(self.cluster.service, [job for job in jobs if job.schedule is not None], self.rng)
         await self._until(self.cluster.is_whole, WHOLE_WITHIN_S, "all nodes are up and one leads")
-        await self.cluster.service.jobs.apply(self.jobs)
+        await self.cluster.service.jobs.apply(jobs)
         beside = [asyncio.create_task(editors.work()), asyncio.create_task(self._watch_this_process())]
         try:
             await self._inject(seconds, stop)
@@ -103,7 +121,33 @@ class Experiment:
             for task in beside:
                 task.cancel()
             await asyncio.wait(beside)
-        return await self._recovered(editors, began)
+        healed = await self._recover(editors)
+        leads = await self._leads(began)
+        if last:
+            # Nodes write late and spooled outcomes before they exit.
+            await self.cluster.stop_nodes()
+        else:
+            await self._until(self._nothing_spooled, ENDED_WITHIN_S, "every outcome is recorded")
+        found = await asyncio.to_thread(records.read, self.cluster.mongo.url, NAMESPACE, prefix=name, since=began)
+        history = History(
+            jobs=found.jobs,
+            earlier=found.earlier,
+            runs=found.runs,
+            late=found.late,
+            intents=found.intents,
+            terms=[*found.terms, *self._elections()],
+            steps=found.steps,
+            sink=list(self.cluster.sink.lines),
+            faults=[*map(_fault, self._injected), *self._stalls],
+            acks=editors.acks,
+            until=healed.replace(microsecond=0),
+            healed=healed,
+            ends_within=timedelta(seconds=HANDLED_WITHIN_S),
+        )
+        if not last:
+            for job in reversed(jobs):
+                await self.cluster.service.jobs.delete(job.name)
+        return Observed(history, leads, self._injected)
 
     # ---------------------------------------------------------------------------------------------- faults
 
@@ -111,10 +155,9 @@ class Experiment:
         deadline = time.monotonic() + seconds
         running: set[asyncio.Task[None]] = set()
         most = 1 if self.in_turns else MOST_AT_ONCE
-        turn = 0
         while time.monotonic() < deadline and not stop.is_set():
-            chosen = self.chosen[turn % len(self.chosen)] if self.in_turns else self.rng.choice(self.chosen)
-            turn += 1
+            chosen = self.chosen[self._turn % len(self.chosen)] if self.in_turns else self.rng.choice(self.chosen)
+            self._turn += 1
             running.add(asyncio.create_task(self._one(chosen, deadline, stop), name=chosen.kind.name))
             await self._wait(min(self.rng.uniform(*GAP_S), deadline - time.monotonic()), stop)
             while len(running := {task for task in running if not task.done()}) >= most:
@@ -141,7 +184,7 @@ class Experiment:
                     await self._wait(min(seconds, max(0.0, deadline - time.monotonic())), stop)
             finally:
                 until = since if kind.fatal else datetime.now(UTC)
-                self.injected.append(Injected(kind, node, since, until, term))
+                self._injected.append(Injected(kind, node, since, until, term))
 
     async def _node(self, kind: FaultKind) -> str:
         """The node that a fault strikes, which nothing else strikes now; empty if there is none."""
@@ -153,7 +196,10 @@ class Experiment:
             FaultPlace.WORKER: [name for name in self.cluster.names if name != leader],
             FaultPlace.NODE: self.cluster.names,
         }[kind.place]
-        free = [name for name in nodes if name not in self._busy and self.cluster.nodes[name].alive]
+        spared = self.spared if kind.fatal or kind.stops else ()
+        free = [
+            name for name in nodes if name not in self._busy and name not in spared and self.cluster.nodes[name].alive
+        ]
         return self.rng.choice(free) if free else ""
 
     @contextmanager
@@ -195,7 +241,10 @@ class Experiment:
 
     # ---------------------------------------------------------------------------------------------- recovery
 
-    async def _recovered(self, editors: Editors, began: datetime) -> tuple[History, Leads]:
+    async def _recover(self, editors: Editors) -> datetime:
+        """Wait until everything that was due has ended, and nothing more falls due. Returns when the cluster was whole
+        again.
+        """
         self.say("no more faults; waiting until the cluster has recovered")
         await self._until(self.cluster.is_whole, WHOLE_WITHIN_S, "all nodes are up and one leads")
         await editors.resume_all()
@@ -204,26 +253,7 @@ class Experiment:
         await self._until(lambda: self._all_handled(until), HANDLED_WITHIN_S, "every run that was due has ended")
         await editors.pause_all()
         await self._until(self._nothing_open, ENDED_WITHIN_S, "no run is open")
-        leads = await self._leads(began)
-        # Nodes write late and spooled outcomes before they exit.
-        await self.cluster.stop_nodes()
-        found = await asyncio.to_thread(records.read, self.cluster.mongo.url, NAMESPACE)
-        history = History(
-            jobs=found.jobs,
-            earlier=found.earlier,
-            runs=found.runs,
-            late=found.late,
-            intents=found.intents,
-            terms=[*found.terms, *self._elections()],
-            steps=found.steps,
-            sink=self.cluster.sink.lines,
-            faults=[*map(_fault, self.injected), *self._stalls],
-            acks=editors.acks,
-            until=until,
-            healed=healed,
-            ends_within=timedelta(seconds=HANDLED_WITHIN_S),
-        )
-        return history, leads
+        return healed
 
     async def _all_handled(self, until: datetime) -> bool:
         """Whether every run due before `until` is planned and has ended."""
@@ -238,6 +268,10 @@ class Experiment:
         # The run of the last move may have no document for about two seconds.
         stored = await self.cluster.service.backends.runs.existing(pending)
         return len(stored) == len(pending) and not await self._open(until)
+
+    async def _nothing_spooled(self) -> bool:
+        members = await self.cluster.service.cluster.members()
+        return all(member.report.spool == Backlog() for member in members)
 
     async def _nothing_open(self) -> bool:
         return not await self._open(None)

@@ -55,7 +55,7 @@ Inflict = Callable[[Blow], AbstractAsyncContextManager[object]]
 class FaultKind:
     """`lasts` is for how many seconds by default, with a leader's TTL of 30 s; 0 for what is over at once. `fatal`: the
     process of the node dies. `takes_lead`: the leader loses the lead because of it, at once if it is `graceful`.
-    `timed`: whoever selects it says how long it lasts.
+    `stops`: its process ends in order, and starts again. `timed`: whoever selects it says how long it lasts.
     """
 
     name: str
@@ -66,6 +66,7 @@ class FaultKind:
     fatal: bool = False
     takes_lead: bool = False
     graceful: bool = False
+    stops: bool = False
     timed: bool = False
 
 
@@ -232,6 +233,7 @@ _CUT_BOTH, _RESET, _REFUSE, _DROP_REPLIES, _MUTE = (
 _FATAL = {"fatal": True}
 _TAKES_LEAD = {"takes_lead": True}
 _GRACEFUL = {"takes_lead": True, "graceful": True}
+_STOPS = {"stops": True}
 _TIMED = {"timed": True}
 
 LEADER, WORKER, NODE, REDIS, MONGO = FaultPlace
@@ -249,7 +251,7 @@ _LIST: Sequence[tuple[str, FaultPlace, float, str, Inflict, Mapping[str, bool]]]
     ),
     ("pause-leader", LEADER, 40, "Stop the leader's process for a time.", _pause, _TIMED | _TAKES_LEAD),
     ("pause-worker", WORKER, 40, "Stop the process of a node that does not lead for a time.", _pause, _TIMED),
-    ("stop-leader", LEADER, 0, "Stop the leader gracefully; it is restarted.", _stop, _GRACEFUL),
+    ("stop-leader", LEADER, 0, "Stop the leader gracefully; it is restarted.", _stop, _GRACEFUL | _STOPS),
     ("step-down-leader", LEADER, 0, "Ask the leader to hand over.", _step_down, _GRACEFUL),
     ("cut-redis", NODE, 25, "Cut a node from Redis, silently.", _network(redis=True, how="cut"), _TIMED),
     ("cut-mongo", NODE, 25, "Cut a node from MongoDB, silently.", _network(mongo=True, how="cut"), _TIMED),

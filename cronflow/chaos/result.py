@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from cronflow.chaos.experiment import Injected, Leads
+from cronflow.chaos.experiment import Injected, Leads, Observed
 from cronflow.testing.audit import audit, expectations, percentile
 from cronflow.testing.history.checker import Violation, check
 from cronflow.testing.history.double_starts import DoubleStart, double_starts
-from cronflow.testing.history.history import START, Ack, History
+from cronflow.testing.history.history import START, Ack
 
 CLOCKS_APART = timedelta(milliseconds=50)
 LIMITS = "H12"
@@ -54,8 +55,9 @@ class ChaosResult:
         return not self.violations and self.fires_due > 0 and bool(self.injected)
 
 
-def judge(history: History, leads: Leads, injected: Sequence[Injected], seed: int, took: timedelta) -> ChaosResult:
-    """Judge the history of an experiment."""
+def judge(observed: Observed, seed: int, took: timedelta) -> ChaosResult:
+    """Judge the history of a round."""
+    history, injected = observed.history, observed.injected
     versions = {record.name: expectations(history.versions(record.name)) for record in history.jobs}
     fires = audit(versions, history.runs, history.until)
     violations = check(history)
@@ -74,8 +76,30 @@ def judge(history: History, leads: Leads, injected: Sequence[Injected], seed: in
         doubles=double_starts(history),
         fences_rejected=len(history.late),
         violations=violations,
-        failovers=list(failovers(injected, leads)),
+        failovers=list(failovers(injected, observed.leads)),
         lateness=fires.lateness,
+    )
+
+
+def together(results: Sequence[ChaosResult]) -> ChaosResult:
+    """The result of several rounds, at least one, as one."""
+    states: Counter[str] = Counter()
+    for result in results:
+        states.update(result.states)
+    return ChaosResult(
+        seed=results[0].seed,
+        took=sum((result.took for result in results), timedelta(0)),
+        injected=[one for result in results for one in result.injected],
+        fires_due=sum(result.fires_due for result in results),
+        states=states,
+        starts=sum(result.starts for result in results),
+        lost=[one for result in results for one in result.lost],
+        twice=[one for result in results for one in result.twice],
+        doubles=[one for result in results for one in result.doubles],
+        fences_rejected=sum(result.fences_rejected for result in results),
+        violations=[one for result in results for one in result.violations],
+        failovers=[one for result in results for one in result.failovers],
+        lateness=sorted(late for result in results for late in result.lateness),
     )
 
 

@@ -114,6 +114,7 @@ LOOP_LAG = _histogram(
 LOOP_STALLED = _gauge(
     "cronflow_loop_stalled_seconds", "For how long the event loop has been blocked; 0 while it runs.", _NODE
 )
+LOOP_TASKS = _gauge("cronflow_loop_tasks", "The number of tasks of the event loop.", _NODE)
 EVENTS = _counter(
     "cronflow_events_total",
     "Events that this process emitted, as `cronflow cluster events` shows them.",

@@ -28,13 +28,15 @@ Answer = TypeVar("Answer")
 
 
 class LoopMonitor:
-    """Measures how late the main loop runs its tasks."""
+    """Measures how late the main loop runs its tasks, and how many it has."""
 
     def __init__(self, clock: Clock, meter: Meter = UNMETERED) -> None:
         self._clock = clock
         self._meter = meter
         self._at: float | None = None
         self._late_s = 0.0
+        self.tasks = 0
+        """The tasks of the main loop at the last beat."""
         self.role = NodeRole("loop monitor", self._beat, Wake())
 
     @property
@@ -56,6 +58,7 @@ class LoopMonitor:
         if self._at is not None:
             self._meter.observe(metrics.LOOP_LAG, self._late_s)
         self._at = now
+        self.tasks = len(asyncio.all_tasks())
         return BEAT_EVERY_S
 
 

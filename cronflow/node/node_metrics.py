@@ -100,6 +100,7 @@ def register_node_metrics(
     meter.read(metrics.LEASE_LEFT, lambda: elector.lease_left_s if leads() else None)
     meter.read(metrics.CLOCK_TRUSTED, lambda: float(cluster_clock.complaint is None))
     meter.read(metrics.LOOP_STALLED, lambda: loop_monitor.lag_s)
+    meter.read(metrics.LOOP_TASKS, lambda: loop_monitor.tasks)
     meter.read(metrics.HEARTBEAT_AGE, lambda: heartbeat.age_s)
     meter.read(metrics.SLOTS, lambda: float(slots))
     meter.read(metrics.IN_FLIGHT, lambda: float(load()[0]))

@@ -1,6 +1,6 @@
-"""`make soak`: runs a load for a long time on real nodes and servers, and checks that no run is missing or doubled.
+"""`make soak PART=…`: runs a load for a long time on real nodes and checks that no run is missing or doubled.
 
-    make soak                       every part, about 80 minutes
+    make soak PART=load             every part, about 80 minutes
     make soak PART=hour FOR=10m     one part, shorter
     make soak PART=million ARGS="--slots 64"
 

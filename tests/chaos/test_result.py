@@ -11,9 +11,9 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from cronflow.chaos.experiment import Injected, Leads
+from cronflow.chaos.experiment import Injected, Leads, Observed
 from cronflow.chaos.faults import FAULTS
-from cronflow.chaos.result import ChaosResult, as_json, failovers, judge
+from cronflow.chaos.result import ChaosResult, as_json, failovers, judge, together
 from cronflow.cli.views.chaos import view
 from cronflow.domain.run import run_id
 from cronflow.testing.history.history import Ack, Fault, History
@@ -29,7 +29,7 @@ def injected(name: str, since: float, until: float | None = None, *, node: str =
 
 
 def judged(history: History, faults: Sequence[Injected] | None = None, leads: Leads = NO_LEADS) -> ChaosResult:
-    return judge(history, leads, [injected("flush-redis", 1)] if faults is None else faults, 7, TOOK)
+    return judge(Observed(history, leads, [injected("flush-redis", 1)] if faults is None else faults), 7, TOOK)
 
 
 def shown(result: ChaosResult) -> str:
@@ -161,3 +161,15 @@ def test_a_stall_of_the_machine_is_a_fault_like_any_other() -> None:
     stalled = Fault("this machine stalled", at(119), at(141))
     found = as_json(judged(replace(history, faults=[stalled])))
     assert found["double_starts"] == [{"run": run_id("report", at(120)), "fault": "this machine stalled"}]
+
+
+def test_several_rounds_are_counted_together_and_one_that_broke_a_promise_breaks_all() -> None:
+    good = judged(a_history(), [injected("kill-leader", 10)], ELECTED)
+    history = a_history()
+    bad = judged(replace(history, runs=[run for run in history.runs if run.job != "payment"]))
+    both = as_json(together([good, bad]))
+    assert both["holds"] is False
+    assert (both["fires_due"], both["lost"], both["starts"]) == (16, 4, 18)
+    assert both["failover_ms"] == {"p50": 10000.0, "p99": 10000.0, "max": 10000.0}
+    assert both["runs"] == {"cancelled": 6, "skipped": 2, "succeeded": 10}
+    assert together([good, good]).holds

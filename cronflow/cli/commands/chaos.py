@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from math import ceil
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from cronflow.chaos.cluster import Limits
     from cronflow.chaos.experiment import ChosenFault
     from cronflow.chaos.result import ChaosResult
+
+ROUND_S = 900.0
+"""A longer experiment has several rounds; each is judged by itself, so that its history fits into memory."""
 
 Selected = Mapping[str, Any]
 """The values of the options for faults, by their parameters."""
@@ -143,8 +147,7 @@ class _Wanted:
 async def _run(wanted: _Wanted, folder: Path, out: Console) -> ChaosResult:
     from cronflow.chaos.cluster import chaos_cluster
     from cronflow.chaos.experiment import ChosenFault, Experiment
-    from cronflow.chaos.jobs import the_jobs
-    from cronflow.chaos.result import judge
+    from cronflow.chaos.result import judge, together
 
     began = time.monotonic()
 
@@ -152,22 +155,31 @@ async def _run(wanted: _Wanted, folder: Path, out: Console) -> ChaosResult:
         out.print(Text.assemble((f"{time.monotonic() - began:6.1f} s │ ", "bold"), text), soft_wrap=True)
 
     stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(ending, stop.set)
     say(f"starting {wanted.nodes} nodes, Redis and three members of MongoDB; seed {wanted.seed}")
+    results: list[ChaosResult] = []
     async with chaos_cluster(folder, wanted.nodes, wanted.limits) as cluster:
         experiment = Experiment(
-            cluster,
-            the_jobs(cluster.sink.port, burst=wanted.burst),
-            wanted.chosen or [ChosenFault(kind) for kind in FAULTS.values()],
-            Random(wanted.seed),
-            wanted.limits["LEADER_TTL"].total_seconds(),
-            say,
-            wanted.in_turns,
+            cluster=cluster,
+            chosen=wanted.chosen or [ChosenFault(kind) for kind in FAULTS.values()],
+            rng=Random(wanted.seed),
+            leader_ttl_s=wanted.limits["LEADER_TTL"].total_seconds(),
+            say=say,
+            burst=wanted.burst,
+            in_turns=wanted.in_turns,
         )
-        history, leads = await experiment.run(wanted.length_s, stop)
-    say("judging the history")
-    return judge(history, leads, experiment.injected, wanted.seed, timedelta(seconds=time.monotonic() - began))
+        rounds = max(1, ceil(wanted.length_s / ROUND_S))
+        for number in range(1, rounds + 1):
+            since = time.monotonic()
+            last = number == rounds or stop.is_set()
+            observed = await experiment.round(wanted.length_s / rounds, stop, name=f"r{number}-", last=last)
+            say("judging the history")
+            took = timedelta(seconds=time.monotonic() - since)
+            results.append(judge(observed, wanted.seed, took))
+            if last or not results[-1].holds:
+                break
+    return together(results)
 
 
 def _chosen(selected: Selected) -> list[ChosenFault]:

@@ -6,11 +6,13 @@ report. It bypasses the ports, and needs a MongoDB of its own, whose oplog conta
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from bson import Timestamp
 from bson.codec_options import CodecOptions
 from pymongo import MongoClient
 
@@ -37,37 +39,47 @@ class Records:
     steps: Sequence[Step]
 
 
-def read(url: str, namespace: str) -> Records:
-    """Blocking; the nodes should have ended."""
+def read(url: str, namespace: str, *, prefix: str = "", since: datetime | None = None) -> Records:
+    """The records of the jobs whose names begin with `prefix`, with the writes since an instant before their first one.
+
+    Blocking. The nodes should have ended, or have nothing to do with these jobs any more.
+    """
     options: CodecOptions[dict[str, Any]] = CodecOptions(tz_aware=True)
     with MongoClient[dict[str, Any]](url) as client:
         database = client.get_database(f"cronflow_{namespace}", codec_options=options)
         oplog = client.get_database("local", codec_options=options)["oplog.rs"]
         # The system's own jobs have no handlers that write a sink, and fall due at midnight alone.
-        jobs = [codec.record(document) for document in database["jobs"].find({"_id": {"$not": {"$regex": "^_sys:"}}})]
+        own = {"$regex": f"^{re.escape(prefix)}", "$not": {"$regex": "^_sys:"}}
+        jobs = [codec.record(document) for document in database["jobs"].find({"_id": own})]
         earlier: dict[str, list[Version]] = {job.name: [] for job in jobs}
         for version in sorted(map(codec.version, database["versions"].find()), key=lambda version: version.ver):
-            earlier.setdefault(version.job.name, []).append(version)
-        runs = database["runs"].find({"job": {"$in": [job.name for job in jobs]}})
+            if version.job.name in earlier:
+                earlier[version.job.name].append(version)
+        runs = [codec.run(document) for document in database["runs"].find({"job": {"$in": list(earlier)}})]
+        names = {run.id for run in runs}
         return Records(
             jobs=jobs,
             earlier=earlier,
-            runs=[codec.run(document) for document in runs],
-            late=[codec.late(document) for document in database["late"].find()],
+            runs=runs,
+            late=[late for late in map(codec.late, database["late"].find()) if late.run in names],
             intents=[str(document["_id"]) for document in database["plans"].find()],
             terms=[
                 Elected(document["term"], document["holder"].rpartition("#")[0])
-                for name, _, document in _writes(oplog, f"{database.name}.control")
-                if name == "leader"
+                for name, _, document in _writes(oplog, f"{database.name}.control", since)
+                # The first write since an instant may be a change of what is older.
+                if name == "leader" and {"term", "holder"} <= document.keys()
             ],
-            steps=list(_steps(_writes(oplog, f"{database.name}.runs"))),
+            steps=[step for step in _steps(_writes(oplog, f"{database.name}.runs", since)) if step.run in names],
         )
 
 
-def _writes(oplog: Any, collection: str) -> Iterator[tuple[str, datetime, Document]]:
+def _writes(oplog: Any, collection: str, since: datetime | None) -> Iterator[tuple[str, datetime, Document]]:
     """The id, the time and the document as it then was, without what lies deeper in it, for each write."""
     documents: dict[str, dict[str, Any]] = {}
-    for entry in oplog.find({"$or": [{"ns": collection}, {"o.applyOps.ns": collection}]}).sort("$natural", 1):
+    query: dict[str, Any] = {"$or": [{"ns": collection}, {"o.applyOps.ns": collection}]}
+    if since is not None:
+        query["ts"] = {"$gte": Timestamp(since, 0)}
+    for entry in oplog.find(query).sort("$natural", 1):
         for write in entry["o"]["applyOps"] if entry["op"] == "c" else [entry]:
             if write["op"] not in ("i", "u") or write["ns"] != collection:
                 continue
