@@ -137,7 +137,7 @@ class ChaosCluster:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard if size < 0 else size, hard))
 
     async def roll_back_redis(self, seconds: float) -> None:
-        """Put Redis back to what it was `seconds` ago, like a failover to a replica that lagged behind."""
+        """After `seconds`, restore the data that Redis has now, like a failover to a replica that lagged behind."""
         data, copy = self.redis.data_dir / self.redis.name, self.folder / "redis-before"
 
         def keep() -> None:
@@ -174,9 +174,9 @@ class ChaosCluster:
             "CRONFLOW_METRICS_PORT": str(self.metrics_ports[name]),
             "CRONFLOW_SPOOL_DIR": str((self.folder / "spool").absolute()),
             "CRONFLOW_DRAIN_TIMEOUT": f"{DRAIN_S:g}s",
-            # After an outage nobody is there to approve what was missed.
+            # Nobody approves missed runs after an outage.
             "CRONFLOW_RECOVERY_LIMIT": "0",
-            # The elections are read from it.
+            # The experiment reads the elections from the log.
             "CRONFLOW_LOG_FORMAT": "text",
             **{f"CRONFLOW_{key}": f"{value / timedelta(milliseconds=1):.0f}ms" for key, value in limits.items()},
         }
@@ -185,7 +185,7 @@ class ChaosCluster:
         self.nodes[name] = Child(name, words, environment, self.log(name), lambda *_: None)
 
     async def stop_nodes(self) -> None:
-        """SIGTERM, so that they record what they still know."""
+        """Stop all nodes with SIGTERM; they record their last outcomes before they exit."""
         await asyncio.gather(*(child.stop(2 * DRAIN_S) for child in self.nodes.values()))
 
 
@@ -215,7 +215,7 @@ async def chaos_cluster(folder: Path, nodes: int, limits: Limits) -> AsyncIterat
 
 
 async def _links(stack: AsyncExitStack, redis: RedisServer, mongo: MongoReplicaSet) -> Links:
-    """The proxies of a node, each of which gives clients the addresses of the others."""
+    """The proxies of a node. Each replaces the addresses of the members with those of the proxies."""
     addresses: dict[str, str] = {}
     members = [
         await stack.enter_async_context(TcpProxy("127.0.0.1", member.port, replies=renaming(addresses)))

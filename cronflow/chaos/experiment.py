@@ -13,7 +13,7 @@ from random import Random
 
 from cronflow.chaos.cluster import NAMESPACE, ChaosCluster
 from cronflow.chaos.editors import Editors
-from cronflow.chaos.faults import Blow, FaultKind, FaultPlace
+from cronflow.chaos.faults import FaultKind, FaultPlace, FaultTarget
 from cronflow.chaos.jobs import the_jobs
 from cronflow.domain.cluster import Backlog
 from cronflow.domain.errors import BackendUnavailable, CronFlowError
@@ -28,10 +28,10 @@ PAGE = 500
 POLL_S = 0.25
 STALL_S = 1.0
 GAP_S = (1.0, 8.0)
-"""Between the beginnings of two faults."""
+"""Seconds between the starts of two faults."""
 MOST_AT_ONCE = 2
 LENGTH = (0.4, 1.6)
-"""How much shorter or longer a fault lasts than by default."""
+"""Factors of the default duration."""
 BY_DEFAULT_TTL_S = 30.0
 WHOLE_WITHIN_S, HANDLED_WITHIN_S, ENDED_WITHIN_S = 120.0, 240.0, 240.0
 ELECTED = re.compile(r"leader elected.*")
@@ -74,7 +74,7 @@ class Leads:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What one round showed: its history, the leaders, and the faults."""
+    """The result of a round: its history, the leaders, and the faults."""
 
     history: History
     leads: Leads
@@ -102,8 +102,8 @@ class Experiment:
     _turn: int = 0
 
     async def round(self, seconds: float, stop: asyncio.Event, *, name: str = "", last: bool = True) -> Observed:
-        """Inject faults for some seconds or until `stop` is set, and return what the cluster made of it. The jobs of
-        the round have names that begin with `name`; the nodes are stopped after the last one.
+        """Inject faults for some seconds or until `stop` is set, let the cluster recover, and return what happened. The
+        names of the round's jobs begin with `name`. The nodes are stopped after the last round.
 
         Raises CronFlowError if the cluster is not whole at the beginning, or does not recover in time.
         """
@@ -178,8 +178,8 @@ class Experiment:
             lasting = f" for {seconds:.1f} s" if seconds else ""
             self.say(f"{kind.name}{f' {node}' if node else ''}{lasting}")
             try:
-                async with kind.inflict(Blow(self.cluster, node, seconds, self.rng)):
-                    # The time until a burst is no part of a fault that kills in it.
+                async with kind.inflict(FaultTarget(self.cluster, node, seconds, self.rng)):
+                    # Without the time that `kill-in-burst` waits for the burst.
                     since = datetime.now(UTC) if kind.fatal else since
                     await self._wait(min(seconds, max(0.0, deadline - time.monotonic())), stop)
             finally:
@@ -187,7 +187,7 @@ class Experiment:
                 self._injected.append(Injected(kind, node, since, until, term))
 
     async def _node(self, kind: FaultKind) -> str:
-        """The node that a fault strikes, which nothing else strikes now; empty if there is none."""
+        """A node for a fault that has no other fault now; empty if there is none."""
         if kind.place in (FaultPlace.REDIS, FaultPlace.MONGO):
             return ""
         leader = await self.cluster.some_leader() if kind.place is FaultPlace.LEADER else await self.cluster.leader()
@@ -204,7 +204,7 @@ class Experiment:
 
     @contextmanager
     def _place(self, kind: FaultKind, node: str) -> Iterator[str | None]:
-        """Hold the place of a fault; None if another fault has it."""
+        """Reserve the place of a fault; None if another fault has it."""
         of_server = kind.place in (FaultPlace.REDIS, FaultPlace.MONGO)
         place = kind.place.value if of_server else node
         if not place or place in self._busy:
@@ -220,7 +220,7 @@ class Experiment:
         try:
             return await self.cluster.term()
         except BackendUnavailable:
-            # No failover is measured for this one.
+            # The failover of this fault is not measured.
             return 0
 
     @staticmethod

@@ -1,7 +1,7 @@
 """Everything that `cronflow chaos` can break: one line of the list below for each.
 
-A fault is an async context manager: it begins when it is entered and is over when it is left. Faults of a node get its
-name; the experiment chooses it, and never lets two faults meet on one node.
+A fault is an async context manager: it begins when the context is entered and ends when it is left. The experiment
+chooses the node of a fault.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ INTO_THE_BURST_S = 0.4
 
 
 class FaultPlace(StrEnum):
-    """What a fault concerns. Two faults never meet on one node, on Redis or on MongoDB."""
+    """What a fault concerns. A node, Redis and MongoDB have at most one fault at a time."""
 
     LEADER = "the leader"
     WORKER = "a node that does not lead"
@@ -39,8 +39,8 @@ class FaultPlace(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Blow:
-    """Where a fault strikes: the node, if it concerns one, for how long, and a source of chance."""
+class FaultTarget:
+    """The node of a fault, empty for a server; how many seconds the fault lasts; and a source of random numbers."""
 
     cluster: ChaosCluster
     node: str
@@ -48,14 +48,14 @@ class Blow:
     rng: Random
 
 
-Inflict = Callable[[Blow], AbstractAsyncContextManager[object]]
+Inflict = Callable[[FaultTarget], AbstractAsyncContextManager[object]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultKind:
-    """`lasts` is for how many seconds by default, with a leader's TTL of 30 s; 0 for what is over at once. `fatal`: the
-    process of the node dies. `takes_lead`: the leader loses the lead because of it, at once if it is `graceful`.
-    `stops`: its process ends in order, and starts again. `timed`: whoever selects it says how long it lasts.
+    """`lasts` is the default duration in seconds with a LEADER_TTL of 30 s, 0 for a momentary fault. `fatal`: the
+    node's process is killed. `stops`: it exits in order and is restarted. `takes_lead`: the leader loses the lead, at
+    once if the fault is `graceful`. `timed`: the option of the fault takes a duration.
     """
 
     name: str
@@ -71,25 +71,25 @@ class FaultKind:
 
 
 @asynccontextmanager
-async def _kill(blow: Blow) -> AsyncIterator[None]:
-    blow.cluster.kill(blow.node)
+async def _kill(target: FaultTarget) -> AsyncIterator[None]:
+    target.cluster.kill(target.node)
     try:
         yield
     finally:
-        blow.cluster.nodes[blow.node].may_start.set()
+        target.cluster.nodes[target.node].may_start.set()
 
 
 @asynccontextmanager
-async def _kill_in_burst(blow: Blow) -> AsyncIterator[None]:
+async def _kill_in_burst(target: FaultTarget) -> AsyncIterator[None]:
     until = BURST_EVERY_S - time.time() % BURST_EVERY_S
-    await asyncio.sleep(until + blow.rng.uniform(0, INTO_THE_BURST_S))
-    async with _kill(blow):
+    await asyncio.sleep(until + target.rng.uniform(0, INTO_THE_BURST_S))
+    async with _kill(target):
         yield
 
 
 @asynccontextmanager
-async def _pause(blow: Blow) -> AsyncIterator[None]:
-    child = blow.cluster.nodes[blow.node]
+async def _pause(target: FaultTarget) -> AsyncIterator[None]:
+    child = target.cluster.nodes[target.node]
     child.send_signal(signal.SIGSTOP)
     try:
         yield
@@ -98,17 +98,17 @@ async def _pause(blow: Blow) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def _stop(blow: Blow) -> AsyncIterator[None]:
-    blow.cluster.nodes[blow.node].send_signal(signal.SIGTERM)
+async def _stop(target: FaultTarget) -> AsyncIterator[None]:
+    target.cluster.nodes[target.node].send_signal(signal.SIGTERM)
     yield
 
 
 @asynccontextmanager
-async def _step_down(blow: Blow) -> AsyncIterator[None]:
+async def _step_down(target: FaultTarget) -> AsyncIterator[None]:
     try:
-        await blow.cluster.service.cluster.stepdown()
+        await target.cluster.service.cluster.stepdown()
     except (BackendUnavailable, NotFound):
-        pass  # Another fault is in the way.
+        pass  # Another fault prevents it.
     yield
 
 
@@ -116,8 +116,8 @@ def _network(*, redis: bool = False, mongo: bool = False, how: str) -> Inflict:
     """Break the connections of a node by a method of its proxies."""
 
     @asynccontextmanager
-    async def inflict(blow: Blow) -> AsyncIterator[None]:
-        links = blow.cluster.links[blow.node]
+    async def inflict(target: FaultTarget) -> AsyncIterator[None]:
+        links = target.cluster.links[target.node]
         broken = [*([links.redis] if redis else []), *(links.mongo if mongo else [])]
         for proxy in broken:
             getattr(proxy, how)()
@@ -131,8 +131,8 @@ def _network(*, redis: bool = False, mongo: bool = False, how: str) -> Inflict:
 
 
 @asynccontextmanager
-async def _slow(blow: Blow) -> AsyncIterator[None]:
-    links = blow.cluster.links[blow.node].all
+async def _slow(target: FaultTarget) -> AsyncIterator[None]:
+    links = target.cluster.links[target.node].all
     for proxy in links:
         proxy.delay_s = SLOW_S
     try:
@@ -143,52 +143,52 @@ async def _slow(blow: Blow) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def _step_clock(blow: Blow) -> AsyncIterator[None]:
-    blow.cluster.step_clock(blow.node, blow.rng.choice(STEPS_S))
+async def _step_clock(target: FaultTarget) -> AsyncIterator[None]:
+    target.cluster.step_clock(target.node, target.rng.choice(STEPS_S))
     try:
         yield
     finally:
-        blow.cluster.step_clock(blow.node, 0)
+        target.cluster.step_clock(target.node, 0)
 
 
 @asynccontextmanager
-async def _fill_spool(blow: Blow) -> AsyncIterator[None]:
+async def _fill_spool(target: FaultTarget) -> AsyncIterator[None]:
     """The disk is full while MongoDB cannot be reached: only then does a node write its spool."""
-    blow.cluster.limit_files(blow.node, 0)
+    target.cluster.limit_files(target.node, 0)
     try:
-        async with _network(mongo=True, how="cut")(blow):
+        async with _network(mongo=True, how="cut")(target):
             yield
     finally:
-        blow.cluster.limit_files(blow.node, -1)
+        target.cluster.limit_files(target.node, -1)
 
 
 @asynccontextmanager
-async def _flush_redis(blow: Blow) -> AsyncIterator[None]:
+async def _flush_redis(target: FaultTarget) -> AsyncIterator[None]:
     from redis.asyncio import Redis
 
-    async with Redis.from_url(blow.cluster.redis.url) as redis:
+    async with Redis.from_url(target.cluster.redis.url) as redis:
         await redis.flushall()
     yield
 
 
 @asynccontextmanager
-async def _kill_redis(blow: Blow) -> AsyncIterator[None]:
-    await asyncio.to_thread(blow.cluster.redis.kill)
+async def _kill_redis(target: FaultTarget) -> AsyncIterator[None]:
+    await asyncio.to_thread(target.cluster.redis.kill)
     try:
         yield
     finally:
-        await asyncio.to_thread(blow.cluster.redis.restart)
+        await asyncio.to_thread(target.cluster.redis.restart)
 
 
 @asynccontextmanager
-async def _restart_redis(blow: Blow) -> AsyncIterator[None]:
-    await asyncio.to_thread(blow.cluster.redis.restart)
+async def _restart_redis(target: FaultTarget) -> AsyncIterator[None]:
+    await asyncio.to_thread(target.cluster.redis.restart)
     yield
 
 
 @asynccontextmanager
-async def _roll_back_redis(blow: Blow) -> AsyncIterator[None]:
-    await blow.cluster.roll_back_redis(blow.seconds)
+async def _roll_back_redis(target: FaultTarget) -> AsyncIterator[None]:
+    await target.cluster.roll_back_redis(target.seconds)
     yield
 
 
@@ -201,13 +201,13 @@ async def _paused(server: Server) -> AsyncIterator[None]:
         server.resume()
 
 
-def _pause_redis(blow: Blow) -> AbstractAsyncContextManager[None]:
-    return _paused(blow.cluster.redis)
+def _pause_redis(target: FaultTarget) -> AbstractAsyncContextManager[None]:
+    return _paused(target.cluster.redis)
 
 
 @asynccontextmanager
-async def _kill_mongo(blow: Blow) -> AsyncIterator[None]:
-    primary = await asyncio.to_thread(blow.cluster.mongo.wait_for_primary)
+async def _kill_mongo(target: FaultTarget) -> AsyncIterator[None]:
+    primary = await asyncio.to_thread(target.cluster.mongo.wait_for_primary)
     await asyncio.to_thread(primary.kill)
     try:
         yield
@@ -216,14 +216,14 @@ async def _kill_mongo(blow: Blow) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def _pause_mongo(blow: Blow) -> AsyncIterator[None]:
-    async with _paused(await asyncio.to_thread(blow.cluster.mongo.wait_for_primary)):
+async def _pause_mongo(target: FaultTarget) -> AsyncIterator[None]:
+    async with _paused(await asyncio.to_thread(target.cluster.mongo.wait_for_primary)):
         yield
 
 
 @asynccontextmanager
-async def _step_down_mongo(blow: Blow) -> AsyncIterator[None]:
-    await asyncio.to_thread(blow.cluster.mongo.step_down)
+async def _step_down_mongo(target: FaultTarget) -> AsyncIterator[None]:
+    await asyncio.to_thread(target.cluster.mongo.step_down)
     yield
 
 

@@ -1,4 +1,4 @@
-"""Members of a replica set name each other to every client; a proxy has to put its own addresses in their place.
+"""Replaces the addresses of replica set members in their replies, so that clients use proxies for all members.
 
 A client asks each member with `hello` for the members of the set, and connects to these. The reply is one BSON document
 in an OP_MSG, or in an OP_REPLY to the first question of a connection.

@@ -51,7 +51,7 @@ class ChaosResult:
 
     @property
     def holds(self) -> bool:
-        """Whether every promise was kept. A result without a fire or a fault shows nothing, and does not hold."""
+        """Whether every promise was kept. False without a fire or a fault, because that proves nothing."""
         return not self.violations and self.fires_due > 0 and bool(self.injected)
 
 
@@ -114,7 +114,7 @@ def failovers(injected: Sequence[Injected], leads: Leads) -> Iterable[Failover]:
         began: datetime | None = one.since
         if one.kind.graceful:
             began = next((at for term, at in leads.stepped_down if term == one.term and at >= one.since), None)
-        # A pause that was shorter than the lease took no lead.
+        # A pause that is shorter than the lease does not change the leader.
         if elected is None or began is None or (one.until > one.since and elected > one.until):
             continue
         alone = not any(other.since <= elected and one.since <= other.until for other in injected if other is not one)

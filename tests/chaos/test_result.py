@@ -147,7 +147,7 @@ def test_a_failover_beside_another_fault_is_told_apart(since: float, until: floa
     (found,) = failovers([injected("kill-leader", 10), other], ELECTED)
     assert found.alone == alone
     text = shown(judged(a_history(), [injected("kill-leader", 10), other], ELECTED))
-    assert f"nothing else wrong  {'p50 10s, p99 10s, max 10s (n=1)' if alone else 'none'}" in text
+    assert f"without other faults {'p50 10s, p99 10s, max 10s (n=1)' if alone else 'none'}" in text
 
 
 def test_the_json_form_can_be_written() -> None:

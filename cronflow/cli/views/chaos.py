@@ -38,12 +38,12 @@ def view(console: Console, result: ChaosResult) -> None:
         ("fences rejected", f"{result.fences_rejected}"),
         ("limits exceeded", f"{result.limits_exceeded}"),
         ("failover", _times(crashes)),
-        ("  nothing else wrong", _times([one for one in crashes if one.alone])),
+        ("  without other faults", _times([one for one in crashes if one.alone])),
         ("  graceful", _times([one for one in result.failovers if one.graceful])),
         ("lateness", _quantiles(result.lateness)),
     ]
     for name, value in rows:
-        console.print(f"  {name:<21} {value}", soft_wrap=True, highlight=False)
+        console.print(f"  {name:<22} {value}", soft_wrap=True, highlight=False)
     for fault, count in explained.most_common(SHOWN):
         console.print(Text(f"  double start explained by {fault}: {count}"), soft_wrap=True)
     for violation in result.violations[:SHOWN]:
