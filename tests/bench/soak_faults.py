@@ -43,7 +43,7 @@ from tests.bench.words import say
 
 NODES = 3
 SPARED = "node-1"
-TASKS = re.compile(rb"^cronflow_loop_tasks\{?.*?\}? ([0-9.]+)$", re.MULTILINE)
+TASKS = re.compile(rb"^cronflow_loop_tasks(?:\{[^}]*\})? ([0-9.]+)$", re.MULTILINE)
 SLACK = {"memory": 8.0, "files": 8.0, "threads": 2.0, "tasks": 20.0}
 """What a process may have more than a tenth, for what it does at the moment: MiB, or a number."""
 

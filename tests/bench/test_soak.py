@@ -21,6 +21,7 @@ from cronflow.usecases import UseCases
 from tests.bench import soak
 from tests.bench.soak import FULL, Soak, SoakResult
 from tests.bench.soak_audit import Audit, Database, Lateness, all_ended, audit, lateness, together
+from tests.bench.soak_faults import TASKS, Use, growth
 from tests.bench.soak_load import Load, register
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -244,3 +245,31 @@ def test_the_figures_are_those_of_the_targets() -> None:
     short = replace(exact, missing=2, doubled=1)
     assert replace(hour, audit=short).figures() == {"soak_hour": (3, "runs")}
     assert replace(million, audit=short).figures() == {}
+
+
+# ------------------------------------------------------------------------------------------------ under random faults
+
+
+def use(memory: float = 90, files: float = 40, threads: float = 20, tasks: float = 40) -> Use:
+    return Use(memory, files, threads, tasks)
+
+
+def test_a_process_that_needs_more_at_the_moment_has_not_grown() -> None:
+    assert growth([use(memory=90 + k % 3, tasks=40 + 10 * (k % 2)) for k in range(12)]) == []
+    warm = [use(memory=60), use(memory=80), *(use(memory=95) for _ in range(7))]
+    assert growth(warm) == [], "caches fill up in the first third"
+
+
+@pytest.mark.parametrize("what", ["memory", "files", "threads", "tasks"])
+def test_what_grows_from_round_to_round_is_named(what: str) -> None:
+    (found,) = growth([use(**{what: 20 + 20 * k}) for k in range(9)])
+    assert found.startswith(f"{what} from ")
+
+
+def test_a_few_rounds_show_no_growth() -> None:
+    assert growth([use(memory=20 * k) for k in range(5)]) == []
+
+
+def test_the_tasks_of_a_node_are_read_from_its_metrics() -> None:
+    text = b"# TYPE cronflow_loop_tasks gauge\ncronflow_loop_tasks 41.0\ncronflow_loop_tasks_other 1.0\n"
+    assert TASKS.findall(text) == [b"41.0"]
