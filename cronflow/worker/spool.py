@@ -24,6 +24,7 @@ import structlog
 from cronflow.domain import transitions
 from cronflow.domain.cluster import Backlog
 from cronflow.domain.errors import BackendUnavailable, Conflict
+from cronflow.domain.placement import Waiting
 from cronflow.domain.run import Attempt, AttemptResult, NodeTimes, Outcome, ResourceUse, Run, RunState
 from cronflow.domain.storable import fits_document, storable_text
 from cronflow.domain.transitions import Change, ClaimedRun, Transition
@@ -277,7 +278,7 @@ def from_text(text: bytes) -> Finish:
         # Older releases did not compare it.
         own_start=found.get("own_start"),
         check_in=_seconds(found["check_in_s"]),
-        sets={name: _untagged(*pair) for name, pair in found["sets"].items()},
+        sets={name: _read(name, *pair) for name, pair in found["sets"].items()},
         attempt=None if found["attempt"] is None else _attempt(found["attempt"]),
         proof=None if found["proof"] is None else (found["proof"][0], found["proof"][1]),
     )
@@ -310,6 +311,22 @@ def _tagged(value: object) -> tuple[str, object]:
             return "outcome", value
         case _:
             return "json", value
+
+
+def _read(name: str, tag: str, value: Any) -> object:
+    # The tag does not tell it from a dict, because no release knows another tag.
+    return _waiting(value) if name == "waiting" and value is not None else _untagged(tag, value)
+
+
+def _waiting(found: Mapping[str, Any]) -> Waiting:
+    return Waiting(
+        fire=datetime.fromisoformat(found["fire"]),
+        since=datetime.fromisoformat(found["since"]),
+        reason=found["reason"],
+        blocked_by=found["blocked_by"],
+        nodes=tuple((node, reason) for node, reason in found["nodes"]),
+        more=found["more"],
+    )
 
 
 def _untagged(tag: str, value: Any) -> object:

@@ -15,11 +15,12 @@ from cronflow.domain.cluster import Member
 from cronflow.domain.concurrency import KeyedConcurrency, KeyedRate, OnFull, Rate
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.job import Job
-from cronflow.domain.placement import unable
+from cronflow.domain.placement import Waiting, unable
+from cronflow.domain.run import RunState
 from cronflow.testing.clock import FakeClock
 from cronflow.testing.memory import memory_backends
 from cronflow.usecases import UseCases
-from tests.contracts.builders import a_job, a_record, a_report
+from tests.contracts.builders import T0, a_job, a_record, a_report, a_run
 
 LIMITED = a_job(
     require={"gpu": "yes"},
@@ -70,6 +71,14 @@ def test_a_node_that_acquires_no_permits_is_never_given_a_run_with_limits() -> N
     assert reason == "does not support all keys of this job (runs 0.9.0); upgrade it"
     assert unable(Member(newer, timedelta(0), 0, 0), needs) is None
     assert unable(Member(older, timedelta(0), 0, 0), needs_of(a_job())) is None
+
+
+def test_a_wait_that_0_13_wrote_from_its_spool_is_read() -> None:
+    """The times in it are texts."""
+    waiting = Waiting(fire=T0, since=T0 + timedelta(seconds=5), reason="limit 3 of db", nodes=(("n1", "no slot"),))
+    document = codec.run_document(a_run("job", T0, state=RunState.RETRYING, waiting=waiting))
+    document["waiting"] |= {name: document["waiting"][name].isoformat() for name in ("fire", "since")}
+    assert codec.run(document).waiting == waiting
 
 
 async def test_nobody_may_write_the_reserved_label() -> None:

@@ -14,13 +14,15 @@ import orjson
 import pytest
 from structlog.testing import capture_logs
 
+from cronflow.domain import transitions
 from cronflow.domain.errors import BackendUnavailable, Conflict
 from cronflow.domain.job import Delivery, Retry
+from cronflow.domain.placement import Waiting
 from cronflow.domain.run import AttemptResult, NodeTimes, Outcome, ResourceUse
 from cronflow.domain.transitions import ClaimedRun
 from cronflow.ports import LargeResult
 from cronflow.testing.clock import FakeClock
-from cronflow.worker.spool import INLINE_BYTES, Finish, Spool, from_text, to_text
+from cronflow.worker.spool import INLINE_BYTES, Finish, Spool, from_text, late_result, to_text
 from cronflow.worker.spool_segments import READ_BYTES, Segments
 from tests.contracts.builders import T0
 from tests.node.cluster import inline
@@ -81,6 +83,16 @@ def test_a_finish_that_is_read_back_is_the_same_write(finish: Finish) -> None:
     text = to_text(finish)
     assert b"\n" not in text
     assert from_text(text) == finish
+
+
+@pytest.mark.parametrize("nodes", [(), (("n1", "no slot"), ("n2", "no label gpu"))])
+def test_a_run_that_waits_for_a_limit_is_given_back_with_the_same_wait(nodes: tuple[tuple[str, str], ...]) -> None:
+    claimed = ClaimedRun(run="job@1", fence=1, node="n1#a", attempt=1, retry=Retry(), delivery=Delivery.AT_LEAST_ONCE)
+    waiting = Waiting(fire=T0, since=T0 + SECOND, reason="limit 3 of billing", blocked_by="job@0", nodes=nodes, more=2)
+    deferred = AttemptResult(Outcome.DEFERRED, error="limit 3 of billing", delay=SECOND)
+    change = transitions.give_back(claimed, "f1", deferred, T0, waiting)
+    finish = Finish(change, late_result(claimed, deferred, "f1", T0))
+    assert from_text(to_text(finish)) == finish
 
 
 def test_a_large_result_is_recorded_once_with_its_size_in_the_change() -> None:

@@ -30,7 +30,7 @@ from cronflow.backends.codec.limits import limit_state, named_limit_document
 from cronflow.backends.codec.lines import line, line_document, line_id, lines_from_json, lines_json
 from cronflow.backends.codec.reports import report_from_json, report_json
 from cronflow.backends.codec.runs import chain_link, late, outline, run, run_document
-from cronflow.backends.codec.values import amount, attempt_document, plain
+from cronflow.backends.codec.values import amount, attempt_document, plain, stored_instant
 
 __all__ = [
     "KEYS_SINCE_0_12",
@@ -77,6 +77,7 @@ __all__ = [
     "run",
     "run_document",
     "start_by_ms",
+    "stored_instant",
     "version",
     "version_document",
 ]

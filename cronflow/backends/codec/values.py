@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from enum import Enum
 from typing import Any
 
@@ -61,7 +62,14 @@ def placement_of(document: Mapping[str, Any] | None) -> Placement | None:
 def waiting_of(document: Mapping[str, Any] | None) -> Waiting | None:
     if document is None:
         return None
-    return Waiting(**{**document, "nodes": tuple((node, reason) for node, reason in document["nodes"])})
+    fire, since = stored_instant(document["fire"]), stored_instant(document["since"])
+    nodes = tuple((node, reason) for node, reason in document["nodes"])
+    return Waiting(**{**document, "fire": fire, "since": since, "nodes": nodes})
+
+
+def stored_instant(value: datetime | str) -> datetime:
+    # Until 0.13, nodes wrote a text if the wait had been in their spool.
+    return datetime.fromisoformat(value) if isinstance(value, str) else value
 
 
 def resolution_of(document: Mapping[str, Any] | None) -> Resolution | None:

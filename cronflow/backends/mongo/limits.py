@@ -107,7 +107,7 @@ class MongoLimitStore:
             found = self._runs.find(open_runs, {"waiting.since": 1})
             runs = await found.sort("waiting.since", 1).limit(most).hint("waiting").to_list(None)
         waiters = [Waiter(run_id(row["_id"], row["waiting"]["fire"]), row["waiting"]["since"]) for row in fires]
-        waiters += [Waiter(row["_id"], row["waiting"]["since"]) for row in runs]
+        waiters += [Waiter(row["_id"], codec.stored_instant(row["waiting"]["since"])) for row in runs]
         return sorted(waiters, key=lambda one: one.since)
 
     async def forget_unused(self, unused_for: timedelta) -> int:
