@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cronflow.chaos.faults import FAULTS
+from tests.children import ROOT
 from tests.cli.conftest import Cli
 
 
@@ -47,3 +48,8 @@ def test_every_fault_has_an_option_and_says_what_it_does(cli: Cli) -> None:
     for kind in FAULTS.values():
         assert f"--{kind.name} " in shown
         assert kind.help in shown
+
+
+def test_the_page_about_the_tests_lists_every_fault() -> None:
+    page = (ROOT / "docs" / "concepts" / "proof.md").read_text()
+    assert [name for name in FAULTS if f"`{name}`" not in page] == []
