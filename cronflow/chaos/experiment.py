@@ -179,7 +179,7 @@ class Experiment:
             self.say(f"{kind.name}{f' {node}' if node else ''}{lasting}")
             try:
                 async with kind.inflict(FaultTarget(self.cluster, node, seconds, self.rng)):
-                    # Without the time that `kill-in-burst` waits for the burst.
+                    # Without the time that some faults wait for the burst.
                     since = datetime.now(UTC) if kind.fatal else since
                     await self._wait(min(seconds, max(0.0, deadline - time.monotonic())), stop)
             finally:

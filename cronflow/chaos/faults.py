@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SLOW_S = 0.25
 STEPS_S = (-3600.0, -3.0, 3.0, 3600.0)
-INTO_THE_BURST_S = 0.4
+INTO_THE_BURST_S, BEFORE_THE_BURST_S = 0.4, 1.0
 
 
 class FaultPlace(StrEnum):
@@ -81,10 +81,20 @@ async def _kill(target: FaultTarget) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _kill_in_burst(target: FaultTarget) -> AsyncIterator[None]:
-    until = BURST_EVERY_S - time.time() % BURST_EVERY_S
-    await asyncio.sleep(until + target.rng.uniform(0, INTO_THE_BURST_S))
+    await asyncio.sleep(_until_burst() + target.rng.uniform(0, INTO_THE_BURST_S))
     async with _kill(target):
         yield
+
+
+@asynccontextmanager
+async def _kill_before_burst(target: FaultTarget) -> AsyncIterator[None]:
+    await asyncio.sleep((_until_burst() - BEFORE_THE_BURST_S) % BURST_EVERY_S)
+    async with _kill(target):
+        yield
+
+
+def _until_burst() -> float:
+    return BURST_EVERY_S - time.time() % BURST_EVERY_S
 
 
 @asynccontextmanager
@@ -249,6 +259,7 @@ _LIST: Sequence[tuple[str, FaultPlace, float, str, Inflict, Mapping[str, bool]]]
         _kill_in_burst,
         _FATAL | _TAKES_LEAD,
     ),
+    ("kill-before-burst", LEADER, 20, "Kill the leader a second before.", _kill_before_burst, _FATAL | _TAKES_LEAD),
     ("pause-leader", LEADER, 40, "Stop the leader's process for a time.", _pause, _TIMED | _TAKES_LEAD),
     ("pause-worker", WORKER, 40, "Stop the process of a node that does not lead for a time.", _pause, _TIMED),
     ("stop-leader", LEADER, 0, "Stop the leader gracefully; it is restarted.", _stop, _GRACEFUL | _STOPS),
