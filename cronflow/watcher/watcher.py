@@ -23,7 +23,7 @@ from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.placement import Fleet
 from cronflow.domain.run import RunState, run_id
 from cronflow.domain.watch import IN_MONGODB, FindingLog, Observation, WatchFinding, WatchKind, WatchMessage, WatchStage
-from cronflow.ports import Backends, Clock
+from cronflow.ports import Backends, Clock, ServerClock
 from cronflow.watcher.instants import MOST_NAMED, InstantJudge
 from cronflow.watcher.receivers import Receivers
 from cronflow.watcher.schedules import ScheduleBook, watched
@@ -121,7 +121,7 @@ class ClusterWatcher:
         now = self._time.now(self._clock.now(), self._clock.monotonic())
         result = WatchRound(now)
         for service, reason in away.items():
-            result.see(SERVICES[service], now, f"{service} is unavailable: {reason}{self._due_meanwhile(service, now)}")
+            result.see(SERVICES[service], now, f"{reason}{self._due_meanwhile(service, now)}")
         self._look_at_clocks(result, away)
         if "MongoDB" not in away:
             try:
@@ -170,16 +170,19 @@ class ClusterWatcher:
                 self._backends = self._connect()
             except BackendUnavailable as error:
                 return {error.service: str(error)}
-        away = {}
-        for service, server_clock in self._backends.server_clocks.items():
-            asked = self._clock.monotonic()
-            try:
-                theirs = await server_clock.now()
-            except BackendUnavailable as error:
-                away[service] = str(error)
-                continue
-            self._time.observe(service, theirs, asked, self._clock.monotonic())
-        return away
+        clocks = self._backends.server_clocks
+        reasons = await asyncio.gather(*(self._sample_clock(service, one) for service, one in clocks.items()))
+        return {service: reason for service, reason in zip(clocks, reasons, strict=True) if reason is not None}
+
+    async def _sample_clock(self, service: str, server_clock: ServerClock) -> str | None:
+        """Why the server does not answer."""
+        asked = self._clock.monotonic()
+        try:
+            theirs = await server_clock.now()
+        except BackendUnavailable as error:
+            return str(error)
+        self._time.observe(service, theirs, asked, self._clock.monotonic())
+        return None
 
     def _look_at_clocks(self, result: WatchRound, away: Mapping[str, str]) -> None:
         if away:
