@@ -16,15 +16,18 @@ _RECEIVER_KEYS = ("name", "webhook", "email", "enabled")
 
 
 def read_receiver_file(path: Path) -> list[Alert]:
-    """The enabled receivers of a file: alerts that have only a name and a receiver. Raises InvalidInput."""
-    return [alert for alert in _read([path], _parse_receiver) if alert.enabled]
+    """The enabled receivers of a file, which has a list of them under `receivers`: alerts that have only a name, and
+    `webhook` or `email`. Raises InvalidInput.
+    """
+    found = _read([path], _parse_receiver, "receivers", "a receiver")
+    return [alert for alert in found if alert.enabled]
 
 
 def read_alert_files(paths: Sequence[Path]) -> list[Alert]:
     """The alerts of all files, in order. A file has a list under `alerts`, or is a single alert. Raises InvalidInput
     with the problems of all files.
     """
-    return _read(paths, parse_alert)
+    return _read(paths, parse_alert, "alerts", "an alert")
 
 
 def _parse_receiver(entry: object, place: str) -> Alert:
@@ -41,15 +44,15 @@ def _parse_receiver(entry: object, place: str) -> Alert:
     return parse_alert({**entry, "on": [AlertKind.HEARTBEAT]}, place)
 
 
-def _read(paths: Sequence[Path], parse: Callable[[object, str], Alert]) -> list[Alert]:
+def _read(paths: Sequence[Path], parse: Callable[[object, str], Alert], plural: str, one: str) -> list[Alert]:
     alerts: list[Alert] = []
     problems: list[Problem] = []
     seen: dict[str, str] = {}
     for path in paths:
         try:
-            for document in yaml_documents(path, text_of(path), "alerts"):
+            for document in yaml_documents(path, text_of(path), plural):
                 problems += document.problems
-                for place, entry in entries_of(document, "alerts", "an alert", _OF_AN_ALERT, problems):
+                for place, entry in entries_of(document, plural, one, _OF_AN_ALERT, problems):
                     try:
                         alert = parse(entry, place)
                     except InvalidInput as error:

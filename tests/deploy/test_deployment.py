@@ -48,7 +48,7 @@ def test_docker_compose_accepts_the_compose_file() -> None:
     command = files.tool("docker-compose", package="docker-compose")
     code, output = files.output_of(command, "-f", str(files.COMPOSE), "config")
     assert code == 0, output
-    assert set(yaml.safe_load(output)["services"]) == {"api", "node", "redis", "mongo"}
+    assert set(yaml.safe_load(output)["services"]) == {"api", "node", "redis", "mongo", "watcher"}
 
 
 def test_docker_compose_detects_a_mistake(tmp_path: Path) -> None:

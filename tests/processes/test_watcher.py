@@ -27,7 +27,7 @@ GRACE, EVERY = 5, 1
 
 def alert_file(folder: Path, port: int) -> Path:
     file = folder / "watcher.yaml"
-    file.write_text(f"alerts:\n  - name: on-call\n    webhook: {{url: 'http://127.0.0.1:{port}/hook'}}\n", "utf-8")
+    file.write_text(f"receivers:\n  - name: on-call\n    webhook: {{url: 'http://127.0.0.1:{port}/hook'}}\n", "utf-8")
     return file
 
 

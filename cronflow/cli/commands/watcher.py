@@ -46,7 +46,7 @@ def watcher(
     ] = None,
     alerts: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The receivers: an alert file with only a name, and webhook or email."),
+        typer.Option(metavar="FILE", help="The file with the receivers of messages."),
     ] = None,
     secret: Annotated[
         list[str] | None,
