@@ -89,8 +89,8 @@ async def test_an_instant_that_the_cursor_passed_without_a_run_is_reported_for_a
         watch = watching(cluster)
         await watch.elapse(40)
         lost = cluster.runs[-2]
-        # The cursor has passed it, and its run does not exist, by a fault of whatever kind. The planner would insert the
-        # run of the last move again.
+        # The cursor has passed it, and its run does not exist, by a fault of whatever kind. The run of the last move
+        # would be inserted again.
         cluster.backends.documents.runs.delete([lost.id])
         await watch.elapse(40)
         assert watch.opened == ["opened instants_without_run"]
