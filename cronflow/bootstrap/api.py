@@ -22,10 +22,10 @@ from cronflow.bootstrap.parts import (
     meter_of,
     metrics_served,
     notifier,
-    urls,
     use_cases,
     writing_events,
 )
+from cronflow.bootstrap.servers import urls
 from cronflow.bootstrap.shutdown import ShutdownSignals
 from cronflow.bootstrap.sign_in import sign_in_parts
 from cronflow.circuit_breaker import breaker_figures

@@ -21,10 +21,10 @@ from cronflow.bootstrap.parts import (
     metrics_served,
     notifier,
     timings,
-    urls,
     vault,
 )
 from cronflow.bootstrap.roles import build_node
+from cronflow.bootstrap.servers import urls
 from cronflow.bootstrap.shutdown import ShutdownSignals
 from cronflow.circuit_breaker import Circuit
 from cronflow.config import Settings

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 
 from cronflow.auth.vault import Vault
 from cronflow.config import Settings
-from cronflow.config.mail import mail_server
 from cronflow.domain import metrics
-from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.metrics import MetricSource
 from cronflow.executors.notifications.notifier import Notifier
 from cronflow.executors.webhook import HttpWebhookSender
@@ -27,6 +25,7 @@ import asyncio
 
 from cronflow.backends.clock import SystemClock
 from cronflow.bootstrap.backends import open_backends
+from cronflow.bootstrap.servers import mail_sender, urls
 from cronflow.live.hub import Hub
 from cronflow.node.event_log import EventLog
 from cronflow.node.role_loop import Outages, end_tasks, repeat
@@ -56,19 +55,6 @@ def catch_up_options(settings: Settings) -> CatchUpOptions:
     return CatchUpOptions(rate=settings.catch_up_rate, limit=settings.recovery_limit)
 
 
-def urls(settings: Settings) -> tuple[str, str]:
-    """The addresses of Redis and MongoDB. Raises InvalidInput if one is not set."""
-    remedy = "set it; for commands, `cronflow login URL` is enough; `cronflow dev` starts a local cluster"
-    missing = [
-        Problem(f"CRONFLOW_{name}", "is not set", remedy)
-        for name, value in (("REDIS_URL", settings.redis_url), ("MONGO_URL", settings.mongo_url))
-        if not value
-    ]
-    if missing or settings.redis_url is None or settings.mongo_url is None:
-        raise InvalidInput(missing)
-    return settings.redis_url, settings.mongo_url
-
-
 def vault(settings: Settings) -> Vault | None:
     """The vault that seals secrets; None without SECRETS_KEY."""
     return None if settings.secrets_key is None else Vault(settings.secrets_key)
@@ -76,16 +62,9 @@ def vault(settings: Settings) -> Vault | None:
 
 def notifier(settings: Settings, backends: Backends, clock: Clock) -> Notifier:
     """Sends notifications: to the hosts that the settings allow, and by e-mail if they name a mail server."""
-    server = mail_server(settings)
-    mail = None
-    if server is not None:
-        # Imported here because most processes send no mail.
-        from cronflow.executors.notifications.mail_sender import MailSender
-
-        mail = MailSender(server)
     return Notifier(
         HttpWebhookSender(backends.secrets, vault(settings), clock, allowed_hosts=settings.allow_http_hosts),
-        mail,
+        mail_sender(settings),
         backends.jobs,
         backends.logs,
         clock,

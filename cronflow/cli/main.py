@@ -35,6 +35,7 @@ COMMANDS = {
     "init": LazyCommand("commands.init:init", "Write a folder with jobs and deployment files.", RUN),
     "node": LazyCommand("commands.node:node", "Run a cluster node.", RUN),
     "api": LazyCommand("commands.node:api", "Serve the API.", RUN),
+    "watcher": LazyCommand("commands.watcher:watcher", "Watch a cluster from outside.", RUN),
     "jobs": LazyCommand("commands.jobs:jobs", "Define, list, run, pause and delete jobs.", MANAGE),
     "runs": LazyCommand("commands.runs:runs", "List, show, cancel and replay runs.", MANAGE),
     "backfills": LazyCommand("commands.backfills:backfills", "Follow and cancel backfills of jobs.", MANAGE),

@@ -26,6 +26,8 @@ MOST_JOBS = 20
 """In a report: reasons, and jobs of each."""
 MOST_EXAMPLES = 10
 TEST = "test"
+WATCHER = "watcher"
+"""The kind of the messages of `cronflow watcher`."""
 
 
 class MessageRunForm(TypedDict):
@@ -136,6 +138,8 @@ class MessageDetails(TypedDict, total=False):
     """The named limit that a run waits for."""
     digest: MessageDigestForm
     """The notifications that it combines, if it is a digest."""
+    finding: str
+    """What a watcher found, such as `mongodb_away`."""
     test: bool
     """True: a sample, sent by `cronflow alerts test`."""
 
@@ -148,7 +152,7 @@ class MessageForm(MessageDetails):
     alert: str
     """The alert."""
     kind: str
-    """What happened: a condition of the alert, such as `failed`; or `test`."""
+    """What happened: a condition of the alert, such as `failed`; `test`; or `watcher`."""
     at: str
     """When it happened."""
     namespace: str

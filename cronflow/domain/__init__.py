@@ -61,5 +61,6 @@ Crossing         A change of the level of a figure that an alert watches: ok, wa
 Notification     One message of an alert, sent until its receiver accepts it. It waits in the outbox.
 Roll-up          Counts of the runs that ended within a minute, an hour or a day. A bucket is one document of counts.
 Tick             The state of the cluster in the live stream, once a second.
+Watcher          A process outside of the cluster that looks for the runs of what was due, and reports findings.
 Metric           A figure that a process exports to Prometheus. A series is one metric with one set of labels.
 """

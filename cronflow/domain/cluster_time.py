@@ -74,7 +74,7 @@ class ClusterTime:
             return None
         listed = ", ".join(f"{source} {offset:+.1f} s" for source, offset in sorted(offsets.items()))
         if max(offsets.values()) - min(offsets.values()) <= AGREE_WITHIN_S:
-            return f"this node's clock is off ({listed})"
+            return f"this machine's clock is off ({listed})"
         return f"no two clocks agree ({listed})"
 
     def _is_confirmed(self, candidate: float, monotonic: float) -> bool:

@@ -26,7 +26,7 @@ from cronflow.domain.alerts import Answer
 from cronflow.domain.errors import InvalidInput, PermanentError
 from cronflow.domain.secret import Mask, referenced
 from cronflow.executors.http import CheckedTransport, beginning, shown_url
-from cronflow.ports import Clock, SecretStore
+from cronflow.ports import Clock, SecretReader
 
 TIMEOUT_S = 10.0
 MOST_SHOWN = 500
@@ -46,7 +46,7 @@ class HttpWebhookSender:
     """Posts to webhooks. `vault` is None without SECRETS_KEY. For `allowed_hosts` see HttpExecutor."""
 
     def __init__(
-        self, secrets: SecretStore, vault: Vault | None, clock: Clock, *, allowed_hosts: Sequence[str] | None = None
+        self, secrets: SecretReader, vault: Vault | None, clock: Clock, *, allowed_hosts: Sequence[str] | None = None
     ) -> None:
         self._secrets = secrets
         self._vault = vault

@@ -75,14 +75,18 @@ class KeyStore(Protocol):
         """False if it does not exist."""
 
 
-class SecretStore(Protocol):
+class SecretReader(Protocol):
+    """Sealed secrets by name, to read."""
+
+    async def get(self, names: Collection[str]) -> list[Secret]:
+        """Those that exist, in no particular order."""
+
+
+class SecretStore(SecretReader, Protocol):
     """Sealed secrets by name."""
 
     async def put(self, secret: Secret) -> bool:
         """Insert or replace. Returns whether it was inserted."""
-
-    async def get(self, names: Collection[str]) -> list[Secret]:
-        """Those that exist, in no particular order."""
 
     async def find(self, *, after: str = "", limit: int = 500) -> list[Secret]:
         """A page ordered by name, starting after `after`."""

@@ -48,8 +48,8 @@ class Membership(Protocol):
         restores a request that Redis lost. Raises Conflict if another live incarnation has the same name.
         """
 
-    async def members(self) -> list[Member]:
-        """The nodes whose heartbeat has not expired."""
+    async def members(self, *, forget: bool = True) -> list[Member]:
+        """The nodes whose heartbeat has not expired. The others are forgotten; without `forget` nothing is written."""
 
     async def leave(self, report: NodeReport) -> None:
         """End the heartbeat at once, and signal LEADER."""

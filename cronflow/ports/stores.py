@@ -53,6 +53,14 @@ class Deferral(NamedTuple):
     priority: int = DEFAULT_PRIORITY
 
 
+class JobEdit(NamedTuple):
+    """The number of a job's present version, and whether it is a tombstone."""
+
+    name: str
+    ver: int
+    deleted: bool
+
+
 class JobStore(Protocol):
     """Job documents. Every write but `create` is a compare-and-set, and all but `defer` add one to `rev`."""
 
@@ -65,6 +73,11 @@ class JobStore(Protocol):
     async def names(self, *, prefix: str = "", after: str = "", limit: int = 500, deleted: bool = False) -> list[str]:
         """A page of the names that begin with `prefix`, in order, starting after `after`; with `deleted` also those of
         tombstones.
+        """
+
+    async def edits(self, *, after: str = "", limit: int = 5000) -> list[JobEdit]:
+        """A page of all jobs ordered by name, starting after `after`, tombstones included: who compares it with what it
+        has read before finds which jobs were edited.
         """
 
     async def pauses(self, limit: int) -> list[JobRecord]:

@@ -342,6 +342,13 @@ async def test_names_are_listed_in_order_by_prefix(stores: Stores) -> None:
     assert await stores.jobs.names(after="etl", limit=1) == ["etl-2"]
 
 
+async def test_edits_are_listed_in_order_with_tombstones(stores: Stores) -> None:
+    for name, ver in (("b", 3), ("a", 1), ("c", 2)):
+        await stores.jobs.create(a_record(name, ver=ver, deleted_at=T0 if name == "c" else None))
+    assert await stores.jobs.edits() == [("a", 1, False), ("b", 3, False), ("c", 2, True)]
+    assert await stores.jobs.edits(after="a", limit=1) == [("b", 3, False)]
+
+
 # -------------------------------------------------------------------------------------------------------------- plans
 
 

@@ -20,10 +20,22 @@ DOCKERFILE = ROOT / "deploy" / "Dockerfile"
 UNITS = {role: ROOT / "deploy" / "systemd" / f"cronflow-{role}.service" for role in ("node", "api")}
 DROP_IN = ROOT / "deploy" / "systemd" / "cronflow-node.service.d" / "billing.conf"
 MANIFESTS = {role: ROOT / "deploy" / "kubernetes" / f"{role}.yaml" for role in ("node", "api")}
+WATCHER_UNIT = ROOT / "deploy" / "systemd" / "cronflow-watcher.service"
+WATCHER_MANIFEST = ROOT / "deploy" / "kubernetes" / "watcher.yaml"
 PROMETHEUS = ROOT / "deploy" / "prometheus" / "prometheus.yml"
 CHART = ROOT / "deploy" / "helm" / "cronflow"
 KUSTOMIZATION = ROOT / "deploy" / "kubernetes" / "kustomization.yaml"
-ALL = (CHART / "Chart.yaml", COMPOSE, DOCKERFILE, *UNITS.values(), *MANIFESTS.values(), KUSTOMIZATION, PROMETHEUS)
+WATCHER = (WATCHER_UNIT, WATCHER_MANIFEST)
+ALL = (
+    CHART / "Chart.yaml",
+    COMPOSE,
+    DOCKERFILE,
+    *UNITS.values(),
+    *MANIFESTS.values(),
+    *WATCHER,
+    KUSTOMIZATION,
+    PROMETHEUS,
+)
 INSTALLED = "/opt/cronflow/bin/cronflow"
 """The path of the command in the image and in the units."""
 
@@ -69,7 +81,8 @@ def unit(role: str) -> dict[str, list[str]]:
     """The directives of a unit's [Service], each with all its values."""
     found: dict[str, list[str]] = {}
     section = ""
-    for line in UNITS[role].read_text("utf-8").splitlines():
+    path = WATCHER_UNIT if role == "watcher" else UNITS[role]
+    for line in path.read_text("utf-8").splitlines():
         if line.startswith("["):
             section = line
         elif section == "[Service]" and "=" in line and not line.startswith("#"):
@@ -80,7 +93,8 @@ def unit(role: str) -> dict[str, list[str]]:
 
 def manifests(role: str) -> dict[str, Any]:
     """The documents of a manifest, by kind."""
-    return {one["kind"]: one for one in yaml.safe_load_all(MANIFESTS[role].read_text("utf-8"))}
+    path = WATCHER_MANIFEST if role == "watcher" else MANIFESTS[role]
+    return {one["kind"]: one for one in yaml.safe_load_all(path.read_text("utf-8"))}
 
 
 def pod(role: str) -> dict[str, Any]:
@@ -96,7 +110,7 @@ def environments() -> dict[str, Mapping[str, str | None]]:
     for name, service in compose()["services"].items():
         given = service.get("environment", {})
         found[f"docker-compose.yml: {name}"] = {key: str(value) for key, value in given.items()}
-    for role in UNITS:
+    for role in (*UNITS, "watcher"):
         pairs = [pair.partition("=") for pair in unit(role)["Environment"]]
         found[f"cronflow-{role}.service"] = {key: value for key, _, value in pairs}
         [container] = pod(role)["containers"]

@@ -48,7 +48,7 @@ def test_docker_compose_accepts_the_compose_file() -> None:
     command = files.tool("docker-compose", package="docker-compose")
     code, output = files.output_of(command, "-f", str(files.COMPOSE), "config")
     assert code == 0, output
-    assert set(yaml.safe_load(output)["services"]) == {"api", "node", "redis", "mongo"}
+    assert set(yaml.safe_load(output)["services"]) == {"api", "node", "redis", "mongo", "watcher"}
 
 
 def test_docker_compose_detects_a_mistake(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def verified(folder: Path, units: dict[str, str]) -> tuple[int, str]:
 
 
 def test_systemd_accepts_the_units(tmp_path: Path) -> None:
-    units = {path.name: path.read_text("utf-8") for path in files.UNITS.values()}
+    units = {path.name: path.read_text("utf-8") for path in (*files.UNITS.values(), files.WATCHER_UNIT)}
     # It also returns 0 for warnings, such as an unknown directive.
     assert verified(tmp_path, units) == (0, "")
 
@@ -94,16 +94,16 @@ def test_systemd_detects_a_mistake(tmp_path: Path) -> None:
     assert "WatchDogSec" in output
 
 
-@pytest.mark.parametrize(("role", "most"), [("node", 25), ("api", 20)])
+@pytest.mark.parametrize(("role", "most"), [("node", 25), ("api", 20), ("watcher", 20)])
 def test_the_units_are_well_sandboxed(role: str, most: int) -> None:
     command = files.tool("systemd-analyze", package="systemd")
-    unit = str(files.UNITS[role])
+    unit = str(files.WATCHER_UNIT if role == "watcher" else files.UNITS[role])
     code, output = files.output_of(command, "security", "--offline=true", "--no-pager", f"--threshold={most}", unit)
     assert code == 0, output
 
 
 @pytest.mark.parametrize("version", [OLDEST_KUBERNETES, NEWEST_KUBERNETES])
-@pytest.mark.parametrize("role", files.MANIFESTS)
+@pytest.mark.parametrize("role", [*files.MANIFESTS, "watcher"])
 def test_the_kubernetes_schemas_accept_the_manifests(role: str, version: str) -> None:
     for manifest in files.manifests(role).values():
         assert validate(manifest, version, strict=True) == version
@@ -118,9 +118,10 @@ def test_the_kubernetes_schemas_detect_a_mistake() -> None:
 
 def test_the_kustomization_has_every_manifest() -> None:
     found = yaml.safe_load(files.KUSTOMIZATION.read_text("utf-8"))
-    assert set(found["resources"]) == {path.name for path in files.MANIFESTS.values()}
+    assert set(found["resources"]) == {path.name for path in (*files.MANIFESTS.values(), files.WATCHER_MANIFEST)}
     [image] = found["images"]
-    assert all(files.pod(role)["containers"][0]["image"] == image["name"] for role in files.MANIFESTS)
+    roles = (*files.MANIFESTS, "watcher")
+    assert all(files.pod(role)["containers"][0]["image"] == image["name"] for role in roles)
 
 
 def test_every_image_and_wheel_has_the_current_version() -> None:
@@ -128,7 +129,7 @@ def test_every_image_and_wheel_has_the_current_version() -> None:
     [image] = yaml.safe_load(files.KUSTOMIZATION.read_text("utf-8"))["images"]
     assert image["newTag"] == version
     services = files.compose()["services"]
-    assert services["api"]["image"] == services["node"]["image"] == f"{image['name']}:{version}"
+    assert {services[name]["image"] for name in ("api", "node", "watcher")} == {f"{image['name']}:{version}"}
     # Images and wheels in the documentation; the page on upgrades names a future version.
     documents = [path for path in LIVING if path.name != "upgrade.md"]
     named = re.compile(r"\bcronflow[:-](\d+\.\d+\.\d+)\b")
@@ -182,7 +183,7 @@ def test_service_variables_of_kubernetes_are_invalid_settings_and_are_disabled(t
 # --------------------------------------------------------------------------------------------------------- consistency
 
 
-@pytest.mark.parametrize("role", ["node", "api"])
+@pytest.mark.parametrize("role", ["node", "api", "watcher"])
 def test_the_processes_are_started_with_options_that_exist(role: str) -> None:
     given = [
         files.compose()["services"][role]["command"],
@@ -322,13 +323,35 @@ def test_no_process_runs_as_root_or_writes_into_the_image() -> None:
         assert service["read_only"], name
         assert service["cap_drop"] == ["ALL"], name
         assert "no-new-privileges:true" in service["security_opt"], name
-        assert name in files.MANIFESTS or service["user"] == "999:999", name
-    for role in files.MANIFESTS:
+        assert name in (*files.MANIFESTS, "watcher") or service["user"] == "999:999", name
+    for role in (*files.MANIFESTS, "watcher"):
         pod = files.pod(role)
         assert (pod["securityContext"]["runAsNonRoot"], pod["securityContext"]["runAsUser"]) == (True, 10001)
         assert pod["containers"][0]["securityContext"]["readOnlyRootFilesystem"]
         unit = files.unit(role)
         assert (unit["User"], unit["NoNewPrivileges"], unit["ProtectSystem"]) == (["cronflow"], ["yes"], ["strict"])
+
+
+def test_the_watcher_needs_no_server_to_start_and_no_secret_of_the_cluster() -> None:
+    service, unit, pod = files.compose()["services"]["watcher"], files.unit("watcher"), files.pod("watcher")
+    assert (service["profiles"], service["depends_on"], service.get("secrets")) == (["watcher"], [], None)
+    [volume] = [one for one in pod["volumes"] if one["name"] == "secrets"]
+    assert {one["key"] for one in volume["secret"]["items"]} == {"REDIS_URL", "MONGO_URL"}
+    loaded = {one.partition(":")[0] for one in unit["LoadCredential"]}
+    assert loaded == {"REDIS_URL", "MONGO_URL", "watcher.yaml"}
+
+
+def test_the_watcher_keeps_its_snapshot_where_it_may_write() -> None:
+    service, [container] = files.compose()["services"]["watcher"], files.pod("watcher")["containers"]
+    folder = "/var/lib/cronflow/watcher"
+    assert service["volumes"] == [f"watcher:{folder}"]
+    assert folder in files.DOCKERFILE.read_text("utf-8").split()
+    assert folder in {one["mountPath"] for one in container["volumeMounts"]}
+    for words in (service["command"], container["args"]):
+        assert words[words.index("--snapshot") + 1] == f"{folder}/snapshot"
+    unit = files.unit("watcher")
+    assert (unit["StateDirectory"], unit["StateDirectoryMode"]) == (["cronflow-watcher"], ["0700"])
+    assert "--snapshot %S/cronflow-watcher/snapshot" in unit["ExecStart"][0]
 
 
 def test_mongosh_runs_only_until_the_replica_set_has_a_primary(tmp_path: Path) -> None:

@@ -48,6 +48,8 @@ def runs_until_interrupted(words: list[str]) -> bool:
     match words:
         case ["node" | "api", *_] | [_, "watch", *_]:
             return True
+        case ["watcher", *rest]:
+            return "--once" not in rest
         case ["logs", *rest] | ["cluster", "events", *rest]:
             return "-f" in rest
     return False
@@ -162,7 +164,7 @@ def until_first_output(words: list[str]) -> int:
         streams_on_these_files()
         os._exit(command(words))
     os.close(writing)
-    select.select([reading], [], [], START_S if words[0] in ("node", "api") else QUIET_S)
+    select.select([reading], [], [], START_S if words[0] in ("node", "api", "watcher") else QUIET_S)
     os.kill(child, signal.SIGINT)
     with os.fdopen(reading, "rb") as output:
         text = output.read().decode()

@@ -111,7 +111,7 @@ def test_between_samples_the_monotonic_clock_carries_the_time_forward() -> None:
 def test_a_node_whose_clock_is_off_by_more_than_two_seconds_has_a_complaint() -> None:
     scene = Scene(local=3 * SECOND)
     scene.sample()
-    assert scene.complaint() == "this node's clock is off (MongoDB -3.0 s, Redis -3.0 s)"
+    assert scene.complaint() == "this machine's clock is off (MongoDB -3.0 s, Redis -3.0 s)"
     scene.local = 2 * SECOND
     assert scene.complaint() is None
 

@@ -8,6 +8,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -17,15 +18,18 @@ from cronflow.backends.clock import SystemClock
 from cronflow.backends.redis.keys import RedisKeys
 from cronflow.backends.redis.rights import acl_rule
 from cronflow.bootstrap.backends import open_backends
+from cronflow.bootstrap.watcher import WatchOptions, watch_once
+from cronflow.config import load_settings
 from cronflow.domain.access import Principal, Role
 from cronflow.domain.errors import AccessDenied, BackendUnavailable
 from cronflow.domain.run import RunState
 from cronflow.node.startup import check_servers, wait_for_servers
 from cronflow.node.timings import Timings
 from cronflow.ports import Backends, Signal
+from cronflow.watcher.watcher import WatchRound
 from tests.children import cluster_environment, python
 from tests.processes.conftest import Processes, process_cluster
-from tests.secured import USER, Secured, secured_servers
+from tests.secured import PASSWORD, USER, Secured, secured_servers
 from tests.servers import fast_folder
 from tests.waiting import PATIENCE_S, eventually
 
@@ -249,6 +253,43 @@ async def test_commands_without_a_right_print_one_sentence(urls: Urls) -> None:
     urls.secured.allow(urls.namespace, "+zrange")
     urls.secured.roles(urls.namespace, "read")
     await printed(*await command(urls, "jobs", "list"), "MongoDB", "createIndexes")
+
+
+def add_reader(urls: Urls) -> tuple[str, str]:
+    """The URLs of a user who may read this namespace, and write nothing."""
+    user = f"reader-{urls.namespace}"
+    with urls.secured.acl as redis:
+        rule = f"{acl_rule(RedisKeys(urls.namespace))} -@write"
+        redis.execute_command("ACL", "SETUSER", user, "reset", "on", f">{PASSWORD}", *rule.split())
+    with urls.secured.admin() as client:
+        role = {"role": "read", "db": f"cronflow_{urls.namespace}"}
+        client.admin.command("createUser", user, pwd=PASSWORD, roles=[role])
+    known = f"{USER}-{urls.namespace}:"
+    return urls.redis().replace(known, f"{user}:"), urls.mongo().replace(known, f"{user}:")
+
+
+async def test_a_watcher_needs_no_right_to_write_and_writes_nothing(urls: Urls, tmp_path: Path) -> None:
+    redis, mongo = await asyncio.to_thread(add_reader, urls)
+
+    async def found() -> WatchRound:
+        environ = {"CRONFLOW_REDIS_URL": redis, "CRONFLOW_MONGO_URL": mongo, "CRONFLOW_NAMESPACE": urls.namespace}
+        given = load_settings({}, environ=environ, folder=tmp_path)
+        done, _ = await watch_once(given, WatchOptions(grace=timedelta(seconds=5), snapshot=tmp_path / "snapshot"))
+        return done
+
+    async with nodes(urls, tmp_path) as cluster:
+        await cluster.up("a")
+        await cluster.apply(cluster.job("tick"))
+        await succeeded(cluster, "tick")
+        await eventually(lambda: len(cluster.noted("start")) > 7, what="runs older than the grace time")
+        done = await found()
+        assert (done.observed, done.unknown) == ([], set())
+        assert done.judged > 0
+    # In an empty database it would create collections and indexes, if it created any.
+    with urls.secured.admin() as client:
+        client.drop_database(f"cronflow_{urls.namespace}")
+        assert {one.kind for one in (await found()).observed} == {"jobs_vanished", "no_leader"}
+        assert client[f"cronflow_{urls.namespace}"].list_collection_names() == []
 
 
 @pytest.mark.parametrize("server", ["Redis", "MongoDB"])

@@ -13,7 +13,7 @@ from cronflow.backends.mongo.indexes import ANY_PRIORITY
 from cronflow.domain.job import JobRecord, PlanIntent
 from cronflow.domain.placement import OLDEST_EVERY
 from cronflow.domain.version import Version
-from cronflow.ports import CursorMove, Deferral, Move
+from cronflow.ports import CursorMove, Deferral, JobEdit, Move
 
 HIGHEST = chr(0x10FFFF)
 
@@ -41,6 +41,13 @@ class MongoJobStore:
         async with self._database.translated():
             cursor = self._jobs.find(query, {"_id": 1}, batch_size=limit + 1).sort("_id", 1).limit(limit)
             return [row["_id"] for row in await cursor.to_list(None)]
+
+    async def edits(self, *, after: str = "", limit: int = 5000) -> list[JobEdit]:
+        fields = {"ver": 1, "deleted_at": 1}
+        async with self._database.translated():
+            cursor = self._jobs.find({"_id": {"$gt": after}}, fields, batch_size=limit + 1).sort("_id", 1).limit(limit)
+            found = await cursor.to_list(None)
+        return [JobEdit(row["_id"], row["ver"], row["deleted_at"] is not None) for row in found]
 
     async def pauses(self, limit: int) -> list[JobRecord]:
         query = {"pause.until": {"$type": "date"}}

@@ -64,8 +64,8 @@ class RedisMembership(RedisAdapter):
             )
         return bool(drain)
 
-    async def members(self) -> list[Member]:
-        rows = await self._redis.call("members", [self._keys.nodes], self._keys.prefix)
+    async def members(self, *, forget: bool = True) -> list[Member]:
+        rows = await self._redis.call("members", [self._keys.nodes], self._keys.prefix, int(forget))
         return [
             Member(codec.report_from_json(raw), timedelta(milliseconds=age_ms), queued, held, bool(drain), ahead)
             for raw, age_ms, queued, held, drain, ahead in rows

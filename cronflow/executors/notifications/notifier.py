@@ -34,14 +34,16 @@ log = structlog.get_logger("cronflow.node")
 
 
 class Notifier:
-    """A NotificationSender. Without `mail` it sends no e-mail; without `public_url` its messages have no links."""
+    """A NotificationSender. Without `mail` it sends no e-mail; without `public_url` its messages have no links; without
+    `jobs` and `logs` it looks nothing up.
+    """
 
     def __init__(
         self,
         webhooks: HttpWebhookSender,
         mail: MailSender | None,
-        jobs: JobStore,
-        logs: LogStore,
+        jobs: JobStore | None,
+        logs: LogStore | None,
         clock: Clock,
         *,
         public_url: str | None = None,
@@ -94,6 +96,8 @@ class Notifier:
         return summary(body, details, self._public_url)
 
     async def _details(self, body: dict[str, Any], lines: int) -> RunDetails:
+        if self._jobs is None or self._logs is None:
+            return RunDetails()
         run, job = body.get("run"), body.get("job")
         found = await self._jobs.get([job]) if job else []
         wanted = lines and body["kind"] != AlertKind.RECOVERED and "test" not in body

@@ -15,7 +15,9 @@ from typing import Any
 from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
+from cronflow.documents.notifications import WATCHER
 from cronflow.domain.alert_kinds import AlertKind
+from cronflow.domain.watch import WatchKind
 
 MOST_OF_TITLE = 120
 MOST_OF_SENTENCE = 600
@@ -57,6 +59,7 @@ WORDS: Mapping[str, str] = {
     AlertKind.LIMIT_WAIT: "{job} waits for a limit",
     AlertKind.SUCCEEDED: "{job} succeeded",
     AlertKind.HEARTBEAT: "The cluster is healthy",
+    WATCHER: "{finding}",
 }
 
 
@@ -135,9 +138,22 @@ def _title(body: Mapping[str, Any], run: Mapping[str, Any]) -> str:
     if kind == AlertKind.DEAD_LETTER and run.get("state") == "lost":
         return f"{body.get('job')} was lost"
     words = WORDS.get(kind, f"{kind.capitalize()} notification")
-    title = words.format(job=body.get("job") or "a run", level=body.get("level", ""), node=body.get("node", ""))
+    title = words.format(
+        job=body.get("job") or "a run",
+        level=body.get("level", ""),
+        node=body.get("node", ""),
+        finding=_finding(body),
+    )
     error = run.get("error") if kind in (AlertKind.FAILED, AlertKind.DEAD_LETTER) else None
     return f"{title}: {error}" if error else title
+
+
+def _finding(body: Mapping[str, Any]) -> str:
+    """What a watcher found. Without one, nothing."""
+    if "finding" not in body:
+        return ""
+    title = WatchKind(body["finding"]).words
+    return f"Over: {title}" if body.get("level") == "ok" else title
 
 
 def _tone(body: Mapping[str, Any]) -> Tone:
@@ -181,6 +197,8 @@ def _examples(digest: Mapping[str, Any], zone: str) -> list[str]:
 def _commands(kind: str, job: str | None, run: Mapping[str, Any], digest: object) -> list[str]:
     if digest:
         return ["cronflow runs report"]
+    if kind == WATCHER:
+        return ["cronflow doctor"]
     if kind in (AlertKind.NO_LEADER, AlertKind.NODE_LOST, AlertKind.HEARTBEAT):
         return ["cronflow status"]
     if kind in (AlertKind.DEAD_LETTERS, AlertKind.RETRY_RATE, AlertKind.REPORT):

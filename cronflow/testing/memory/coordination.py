@@ -189,7 +189,7 @@ class MemoryMembership(RedisPort, port="membership"):
             self.memory.drains.setdefault(report.name, True)
         return self.memory.drains.get(report.name, False)
 
-    async def members(self) -> list[Member]:
+    async def members(self, *, forget: bool = True) -> list[Member]:
         memory = self.memory
         return [
             Member(

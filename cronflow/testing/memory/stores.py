@@ -27,6 +27,7 @@ from cronflow.ports import (
     CursorMove,
     Deferral,
     Found,
+    JobEdit,
     LargeResult,
     LateResult,
     LineQuery,
@@ -59,6 +60,10 @@ class MemoryJobStore(DocumentPort, port="jobs"):
             limit=limit,
         )
         return [record.name for record in found]
+
+    async def edits(self, *, after: str = "", limit: int = 5000) -> list[JobEdit]:
+        found = self.documents.jobs.page(attrgetter("name"), lambda _: True, after=after, limit=limit)
+        return [JobEdit(record.name, record.ver, record.deleted_at is not None) for record in found]
 
     async def pauses(self, limit: int) -> list[JobRecord]:
         return self.documents.jobs.page(
