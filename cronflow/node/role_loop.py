@@ -74,10 +74,13 @@ class Outage:
     ended: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Failure:
+    """`passed`: the role has worked since, perhaps without the service."""
+
     error: BackendUnavailable
     at: float
+    passed: bool = False
 
 
 class Outages:
@@ -136,11 +139,14 @@ class Outages:
                 self._emit(ServiceRecovered(error.service, round(outage.ended - outage.began, 1)))
 
     def _ended(self, role: str) -> list[BackendUnavailable]:
-        """The outages that end with this role's step."""
+        """The outages that end with this role's step. Any role shows that a service is back, not only the one that has
+        failed: that one may have nothing to do, because a node that reports an outage gets no runs.
+        """
         ended = []
         with self._lock:
             for (failing, service), failure in list(self._failing.items()):
-                if failing != role or self._answered_at(service) < failure.at:
+                failure.passed = failure.passed or failing == role
+                if not failure.passed or self._answered_at(service) < failure.at:
                     continue
                 del self._failing[failing, service]
                 if service not in self.away:

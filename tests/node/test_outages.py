@@ -86,3 +86,23 @@ def test_an_outage_within_an_outage_is_one() -> None:
     last = seen.outages.last("MongoDB")
     assert last is not None
     assert (last.began, last.ended) == (101.0, 111.0)
+
+
+def test_a_role_that_went_on_without_the_service_needs_no_more_work_to_end_the_outage() -> None:
+    """Outcomes that went to the spool do not come again, and a node that reports an outage gets no runs."""
+    seen = Seen()
+    seen.fails("finishes", MONGO)
+    seen.works("finishes", answered=False)
+    assert seen.outages.away == {"MongoDB"}
+    seen.works("spool", answered=True)
+    assert seen.outages.away == set()
+    assert seen.events[1:] == [ServiceRecovered("MongoDB", 2.0)]
+
+
+def test_a_role_that_still_fails_keeps_the_outage_although_others_work() -> None:
+    seen = Seen()
+    seen.fails("starts", MONGO)
+    seen.works("starts", answered=False)
+    seen.fails("starts", MONGO)
+    seen.works("spool", answered=True)
+    assert seen.outages.away == {"MongoDB"}
