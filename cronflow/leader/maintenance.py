@@ -103,8 +103,8 @@ class Cleanup:
         self._log_retention = log_retention
 
     async def run(self, assignment: Assignment, emit: LineSink) -> object:
-        """Clean up once. Returns the number of deleted documents by kind, and the instant `before` which runs had to end
-        to be deleted: the ledger must not call an earlier run lost.
+        """Clean up once. Returns the number of deleted documents by kind, and the instant `before` which runs had to
+        end to be deleted: the ledger does not call an earlier run lost.
         """
         deleted: Counter[str] = Counter(runs=0, jobs=0, joins=0, backfills=0, nodes=0)
         before = await self._backends.store_admin.time() - self._retention

@@ -39,8 +39,8 @@ class DueInstant(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LedgerVersion:
-    """A version and what was due under it; `expected` None: nothing. `dynamic`: its instants followed from when its runs
-    ended, so nobody can derive them.
+    """A version and what was due under it; `expected` None: nothing. `dynamic`: its instants followed from when its
+    runs ended, so nobody can derive them.
     """
 
     number: int

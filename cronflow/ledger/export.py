@@ -1,7 +1,7 @@
 """Writes a ledger file: JSON lines, each of which contains the SHA-256 of the line before it.
 
-A line is JSON in the canonical form of RFC 8785. Its values are texts, integers, booleans, nulls, lists and mappings with
-ASCII keys, for which that form is: keys in order, no spaces, UTF-8, and no more escapes than JSON needs. The file
+A line is JSON in the canonical form of RFC 8785. Its values are texts, integers, booleans, nulls, lists and mappings
+with ASCII keys, for which that form is: keys in order, no spaces, UTF-8, and no more escapes than JSON needs. The file
 appears under its name when it is complete, and only its owner may read it.
 """
 

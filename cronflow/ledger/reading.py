@@ -1,5 +1,5 @@
-"""Reads the ledger of a cluster, through the API or directly: job by job, in pages, in memory that depends on neither the
-span nor the number of runs.
+"""Reads the ledger of a cluster, through the API or directly: job by job and page by page, in memory that depends on
+neither the span nor the number of runs.
 
 The rule: the job is read before its runs, so every instant that its cursor has passed has a run or a pending run.
 """
@@ -61,8 +61,8 @@ async def read_ledger(
 async def read_kept_from(cluster: Cluster) -> datetime | None:
     """Runs that ended before this instant may have been deleted; None: the clean-up has deleted none.
 
-    Each run of the clean-up returns this instant. One that did not, because it failed or because its CronFlow was older,
-    is assumed to have had the shortest retention of the others.
+    Each run of the clean-up returns this instant. One that did not, because it failed or because its CronFlow was
+    older, is assumed to have had the shortest retention of the others.
     """
     known: datetime | None = None
     unknown: datetime | None = None

@@ -166,9 +166,7 @@ class _Content:
             raise LedgerFlaw(number, "reordered", f"{where} comes after {iso(self._last)}")
         due = self._next
         if due is not None and due.at < at:
-            raise LedgerFlaw(
-                number, "removed", f"{self._job} was due at {iso(due.at)}, and has no entry before this line"
-            )
+            raise self._lacks(number, due)
         is_due = due is not None and due.at == at
         if is_due and fields["verdict"] not in UNDERIVED:
             self._due_entry(number, where, fields)
@@ -191,8 +189,11 @@ class _Content:
 
     def end(self, number: int) -> None:
         if self._next is not None:
-            what = f"{self._job} was due at {iso(self._next.at)}, and has no entry before this line"
-            raise LedgerFlaw(number, "removed", what)
+            raise self._lacks(number, self._next)
+
+    def _lacks(self, number: int, due: DueInstant) -> LedgerFlaw:
+        what = f"{self._job} was due at {iso(due.at)}, and has no entry before this line"
+        return LedgerFlaw(number, "removed", what)
 
 
 def _covers(fields: Mapping[str, Any]) -> bool:

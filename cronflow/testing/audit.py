@@ -53,7 +53,7 @@ class Match(Generic[Item]):
 
 class Matcher(Generic[Item]):
     """Matches instants with the items whose ranges cover them. It holds only the items that may cover a later instant,
-    so both may be streams. The instants ascend without duplicates, and items are added in the order of their beginnings.
+    so both may be streams. The instants ascend, and items are added in the order of their beginnings.
     """
 
     def __init__(self, instants: Iterable[datetime]) -> None:

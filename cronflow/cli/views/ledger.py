@@ -1,4 +1,4 @@
-"""The ledger for people: the table of jobs with what is lost or doubled, and the result of an export or a verification."""
+"""The ledger for people: the table of jobs with what is lost or doubled, and results of exports and verifications."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def report_page(report: LedgerReportSchema) -> None:
 
 def export_page(done: LedgerExportSchema) -> None:
     out = console()
-    out.print(f"{plural(done['entries'], 'entry')} written to {clean(done['file'])}")
+    out.print(f"{done['entries']:,} entries written to {clean(done['file'])}")
     if done["lost"] or done["doubled"]:
         out.print(Text(f"! {done['lost']:,} lost, {done['doubled']:,} doubled", f"bold {ORANGE}"))
     out.print(f"SHA-256 {done['sha256']}")
@@ -78,14 +78,12 @@ def checked_page(checked: LedgerCheckSchema, *, noted: bool) -> None:
         out.print(Text(clean(f"✗ {place}{flaw['how']}: {flaw['what']}"), f"bold {RED}"))
         return
     header = checked["header"]
-    out.print(Text(f"✓ the file is whole: {plural(checked['entries'], 'entry')}", f"bold {GREEN}"))
+    out.print(Text(f"✓ the file is whole: {checked['entries']:,} entries", f"bold {GREEN}"))
     rows = [
         ("namespace", header["namespace"]),
         ("span", f"{times.absolute(header['from'])} to {times.absolute(header['until'])}"),
-        (
-            "exported",
-            f"{times.absolute(header['exported_at'])} by {header['exported_by']}, CronFlow {header['cronflow']}",
-        ),
+        ("exported", f"{times.absolute(header['exported_at'])} by {header['exported_by']}"),
+        ("with", f"CronFlow {header['cronflow']}, time zone data {header['zone_data'] or 'unknown'}"),
         ("lost", f"{checked['lost']:,}"),
         ("doubled", f"{checked['doubled']:,}"),
         ("SHA-256", checked["sha256"]),
@@ -93,9 +91,7 @@ def checked_page(checked: LedgerCheckSchema, *, noted: bool) -> None:
     for name, value in rows:
         out.print(clean(f"  {name:<10} {value}"))
     if not noted:
-        out.print(
-            "  Who has the file could have rewritten all of it. Compare the hash with the one that was noted down: --hash"
-        )
+        out.print("Somebody could have rewritten the whole file: compare the SHA-256 that was noted down, with --hash")
 
 
 def _mark(job: LedgerCountsSchema) -> Text:
@@ -110,17 +106,13 @@ def _notes(report: LedgerReportSchema) -> list[str]:
     found: list[str] = []
     jobs = report["jobs"]
     if report["kept_from"] is not None and any(job["not_judged"] for job in jobs):
-        found.append(
-            f"not judged: without a run, and older than the runs that are kept ({times.absolute(report['kept_from'])})"
-        )
+        found.append(f"not judged: no run, but runs from before {times.absolute(report['kept_from'])} are not kept")
     for job in jobs:
         name = clean(job["job"])
         if job["known_from"] is not None and job["known_from"] > report["first"]:
             found.append(f"{name}: not judged before {times.absolute(job['known_from'])}, its versions are not kept")
         if job["not_derivable"]:
-            found.append(
-                f"{name}: {plural(job['not_derivable'], 'run')} not derivable, due after the end of another run"
-            )
+            found.append(f"{name}: {plural(job['not_derivable'], 'run')} not derivable, such as after_completion")
         if job["unexpected"]:
             found.append(f"{name}: {plural(job['unexpected'], 'run')} at an instant that no version in force has")
     return ["", *found] if found else []
