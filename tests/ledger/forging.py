@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
@@ -25,7 +25,7 @@ Change = Callable[[list[dict[str, Any]]], None]
 
 def version(number: int = 1, **fields: Any) -> LedgerVersionSchema:
     """A version with a fire at each full hour."""
-    made: Any = {
+    made: dict[str, Any] = {
         "version": number,
         "at": iso(NOON - 24 * HOUR),
         "state": "active",
@@ -35,7 +35,7 @@ def version(number: int = 1, **fields: Any) -> LedgerVersionSchema:
         "schedule": {"cron": "0 * * * *"},
         "calendars": [],
     }
-    return made | fields
+    return cast("LedgerVersionSchema", made | fields)
 
 
 def ran(hour: int, state: RunState = RunState.SUCCEEDED, **fields: Any) -> LedgerRun:
@@ -67,7 +67,8 @@ def judged(
     **evidence: Any,
 ) -> list[LedgerEntrySchema]:
     """The entries of the job. By default the planner has passed all instants, and no run was deleted."""
-    known = Evidence(**({"version": 1, "planned": NOON + 100 * HOUR} | evidence))
+    values: dict[str, Any] = {"version": 1, "planned": NOON + 100 * HOUR}
+    known = Evidence(**(values | evidence))
     judge = JobJudge(JOB, [read_version(JOB, one) for one in versions or [version()]], span, known)
     return [*(entry for run in runs for entry in judge.add(run)), *judge.finish()]
 
