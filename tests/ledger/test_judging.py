@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cronflow.domain.run import RunState
@@ -161,6 +161,7 @@ def test_long_spans_are_derived_in_slices_that_neither_lose_nor_repeat_an_instan
 spans = st.tuples(st.integers(0, 40), st.integers(0, 6)).map(lambda one: (one[0], one[0] + one[1]))
 
 
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(spans, max_size=12), st.sets(st.integers(0, 40)))
 def test_the_matcher_finds_what_counting_finds(ranges: list[tuple[int, int]], seconds: set[int]) -> None:
     at = [NOON + timedelta(seconds=second) for second in range(50)]
