@@ -265,10 +265,26 @@ class Jobs:
         self._client = client
 
     def list(
-        self, q: str = "", *, label: Sequence[str] = (), enabled: bool | None = None, health: str | None = None
+        self,
+        q: str = "",
+        *,
+        label: Sequence[str] = (),
+        enabled: bool | None = None,
+        health: str | None = None,
+        deleted: bool = False,
     ) -> Iterator[JobSchema]:
-        """Jobs, by name: `q` in the name or description; labels as `key` or `key=value`; `health` as in `health`."""
-        call = get(path_of("jobs"), q=q, label=[*label], enabled=enabled, health=health, limit=PAGE)
+        """Jobs, by name: `q` in the name or description; labels as `key` or `key=value`; `health` as in `health`;
+        `deleted`: also deleted jobs, as long as they are stored.
+        """
+        call = get(
+            path_of("jobs"),
+            q=q,
+            label=[*label],
+            enabled=enabled,
+            health=health,
+            deleted=deleted or None,
+            limit=PAGE,
+        )
         return self._client.pages(call)
 
     def get(self, name: str) -> JobSchema:
@@ -419,9 +435,9 @@ class Jobs:
         """The jobs that follow other jobs; with `job` the part that leads to it or follows it."""
         return self._client.send(get(path_of("job-graph"), job=job))
 
-    def history(self, name: str) -> Iterator[VersionSchema]:
-        """Every version, the oldest first."""
-        return self._client.pages(get(path_of("jobs", name, "history")))
+    def history(self, name: str, *, calendars: bool = False) -> Iterator[VersionSchema]:
+        """Every version, the oldest first; with `calendars` also the calendars of each, as they were."""
+        return self._client.pages(get(path_of("jobs", name, "history"), calendars=calendars or None))
 
     def runs(self, name: str, *, limit: int | None = None) -> Iterator[RunSchema]:
         """Its runs, the latest due first."""

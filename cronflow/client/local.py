@@ -69,7 +69,7 @@ from cronflow.schemas.jobs import (
     deleted_schema,
     fires_schema,
     job_schema,
-    version_schema,
+    version_schemas,
 )
 from cronflow.schemas.post_mortem import IncidentSchema, incident_schema
 from cronflow.schemas.recovery import RecoverySchema, recovery_schema
@@ -169,10 +169,16 @@ class LocalClient:
 
 class LocalJobs(Resource):
     async def list(
-        self, q: str = "", *, label: Sequence[str] = (), enabled: bool | None = None, health: str | None = None
+        self,
+        q: str = "",
+        *,
+        label: Sequence[str] = (),
+        enabled: bool | None = None,
+        health: str | None = None,
+        deleted: bool = False,
     ) -> AsyncIterator[JobSchema]:
         names = None if health is None else (await self._service.health.report()).names(JobHealth(health))
-        wanted = JobFilter(text=q, labels=labels_of(label), enabled=enabled, names=names)
+        wanted = JobFilter(text=q, labels=labels_of(label), enabled=enabled, names=names, deleted=deleted)
         after: str | None = ""
         while after is not None:
             found, after = await self._service.search.jobs(wanted, after=after, limit=page_size(None))
@@ -290,9 +296,9 @@ class LocalJobs(Resource):
     async def graph(self, job: str | None = None) -> JobGraphSchema:
         return job_graph_schema(await self._service.graph.graph(job or ""))
 
-    async def history(self, name: str) -> AsyncIterator[VersionSchema]:
-        for version in await self._service.explain.versions(name):
-            yield version_schema(version)
+    async def history(self, name: str, *, calendars: bool = False) -> AsyncIterator[VersionSchema]:
+        for version in version_schemas(await self._service.explain.versions(name), calendars=calendars):
+            yield version
 
     async def runs(self, name: str, *, limit: int | None = None) -> AsyncIterator[RunSchema]:
         empty = True

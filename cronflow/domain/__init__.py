@@ -47,6 +47,7 @@ Permit           The right of an attempt to run under a limit: an entry with its
 Signal           A pub/sub message that wakes a role. It never carries the only copy of work.
 Spool            Results on a node's disk while MongoDB is unavailable.
 System job       A job that runs a part of CronFlow; its name begins with `_sys:`.
+Ledger           What became of each due instant, derived without the planner's code. Each has one entry with a verdict.
 Sweep            The daily audit of all records against the invariants. A violated invariant is a finding.
 Clean-up         The daily deletion of data after its retention period. A tombstone is what is left of a deleted job.
 Event            Something that happened, named in the past tense.

@@ -103,7 +103,9 @@ class Cleanup:
         self._log_retention = log_retention
 
     async def run(self, assignment: Assignment, emit: LineSink) -> object:
-        """Clean up once. Returns the number of deleted documents by kind."""
+        """Clean up once. Returns the number of deleted documents by kind, and the instant `before` which runs had to
+        end to be deleted: the ledger does not call an earlier run lost.
+        """
         deleted: Counter[str] = Counter(runs=0, jobs=0, joins=0, backfills=0, nodes=0)
         before = await self._backends.store_admin.time() - self._retention
         await self._runs(before, deleted)
@@ -119,7 +121,7 @@ class Cleanup:
             await self._backends.store_admin.keep_lines(self._log_retention)
         counts = ", ".join(f"{count:,} {what}" for what, count in deleted.items())
         emit("info", f"deleted from before {before:%Y-%m-%d %H:%M:%SZ}: {counts}")
-        return dict(deleted)
+        return {**deleted, "before": before.isoformat()}
 
     async def _joins(self, before: datetime, deleted: Counter[str]) -> None:
         while found := await self._backends.chains.forget_joins(before, BATCH):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Literal, NotRequired, cast
 
 from cronflow.documents import JobForm, job_document
+from cronflow.documents.calendars import CalendarForm, calendar_document
 from cronflow.documents.masking import masked
 from cronflow.domain.applied import Result
 from cronflow.domain.chain import after_words
@@ -13,9 +15,11 @@ from cronflow.domain.job import Job, JobRecord, Pause, PendingRun
 from cronflow.domain.job_breaker import BreakerState
 from cronflow.domain.planning import next_run
 from cronflow.domain.run import Run, RunState
+from cronflow.domain.schedule.calendar import Calendar
 from cronflow.domain.schedule.comparison import MOST_COUNTED
+from cronflow.domain.schedule.kinds import Once, Schedule
 from cronflow.domain.schedule.preview import PreviewRow, zone_name
-from cronflow.domain.version import Version
+from cronflow.domain.version import Version, end_of
 from cronflow.schemas import Schema, iso, optional_iso
 from cronflow.schemas.runs import CoversSchema, MarkSchema, covers_schema, mark_schema
 from cronflow.schemas.schedules import (
@@ -113,6 +117,8 @@ class JobSchema(Schema, JobForm):
     """When it was defined."""
     updated_at: str
     """When it was last edited."""
+    deleted_at: str | None
+    """When it was deleted; null: it was not."""
 
 
 class VersionSchema(Schema):
@@ -128,8 +134,12 @@ class VersionSchema(Schema):
     """Whether fires were planned under this version."""
     since: str | None
     """The first instant that can be due under this version."""
+    until: str | None
+    """The first instant after them; null: there is no end yet."""
     job: JobForm
     """The document."""
+    calendars: NotRequired[list[CalendarForm]]
+    """The calendars that its schedule names, as they were; absent: they were not requested."""
 
 
 class DifferenceSchema(Schema):
@@ -257,6 +267,7 @@ def job_schema(
         "term": record.term,
         "created_at": iso(record.created_at),
         "updated_at": iso(record.updated_at),
+        "deleted_at": optional_iso(record.deleted_at),
     }
 
 
@@ -298,16 +309,35 @@ def _pending_run(pending_run: PendingRun) -> PendingRunSchema:
     }
 
 
-def version_schema(version: Version, *, mask: bool = False) -> VersionSchema:
-    """`mask` hides passwords."""
-    return {
+def version_schemas(
+    versions: Sequence[Version], *, mask: Callable[[Job], bool] = lambda _: False, calendars: bool = False
+) -> list[VersionSchema]:
+    """All versions of a job, the oldest first. `mask` decides for which job passwords are hidden; `calendars`: with the
+    calendars to which the schedules are bound.
+    """
+    return [
+        _version(version, end_of(versions, place), mask=mask(version.job), calendars=calendars)
+        for place, version in enumerate(versions)
+    ]
+
+
+def _version(version: Version, until: datetime | None, *, mask: bool, calendars: bool) -> VersionSchema:
+    schema: VersionSchema = {
         "version": version.ver,
         "at": iso(version.at),
         "by": version.by or None,
         "state": version.held or "active",
         "since": optional_iso(version.since),
+        "until": optional_iso(until),
         "job": job_form(version.job, mask=mask),
     }
+    if calendars:
+        schema["calendars"] = [calendar_document(calendar) for calendar in _book(version.job.schedule)]
+    return schema
+
+
+def _book(schedule: Schedule | None) -> Sequence[Calendar]:
+    return () if schedule is None or isinstance(schedule, Once) else schedule.book
 
 
 def comparison_schema(comparison: Comparison) -> AppliedSchema:

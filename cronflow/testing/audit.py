@@ -7,16 +7,20 @@ attempts show how often a handler started.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import ceil
+from operator import itemgetter
+from typing import Generic, TypeVar
 
 from cronflow.domain.run import DEAD, SCHEDULED, Run
 from cronflow.domain.schedule.fires import is_dynamic
 from cronflow.domain.schedule.kinds import Schedule
 from cronflow.domain.version import Version, end_of
 from cronflow.testing.schedule_oracle import fires_between
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,59 @@ def expectations(versions: Sequence[Version]) -> list[Expectation]:
         for place, version in enumerate(versions)
         if version.job.schedule is not None and version.since is not None and not is_dynamic(version.job.schedule)
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Match(Generic[Item]):
+    """An instant and what covers it: one item, unless it is lost or doubled. `instant` None: one that covers none."""
+
+    instant: datetime | None
+    items: Sequence[Item]
+
+
+class Matcher(Generic[Item]):
+    """Matches instants with the items whose ranges cover them. It holds only the items that may cover a later instant,
+    so both may be streams. The instants ascend, and items are added in the order of their beginnings.
+    """
+
+    def __init__(self, instants: Iterable[datetime]) -> None:
+        self._instants = iter(instants)
+        self._next = next(self._instants, None)
+        self._open: list[_Range[Item]] = []
+
+    def add(self, first: datetime, last: datetime, item: Item) -> Iterator[Match[Item]]:
+        """Add an item that covers the instants from `first` to `last`. Yields what no later item can change."""
+        yield from self._until(first)
+        self._open.append(_Range(last, item))
+
+    def finish(self) -> Iterator[Match[Item]]:
+        """Yields the rest."""
+        yield from self._until(None)
+
+    def _until(self, end: datetime | None) -> Iterator[Match[Item]]:
+        while (instant := self._next) is not None and (end is None or instant < end):
+            yield from self._passed(instant)
+            for one in self._open:
+                one.covers = True
+            yield Match(instant, [one.item for one in self._open])
+            self._next = next(self._instants, None)
+        yield from self._passed(end)
+
+    def _passed(self, end: datetime | None) -> Iterator[Match[Item]]:
+        """Forget the items that end before this instant; yields those that covered none."""
+        for one in self._open:
+            if (end is None or one.last < end) and not one.covers:
+                yield Match(None, [one.item])
+        self._open = [one for one in self._open if end is not None and one.last >= end]
+
+
+@dataclass(slots=True)
+class _Range(Generic[Item]):
+    """An item, the last instant that it may cover, and whether it has covered one."""
+
+    last: datetime
+    item: Item
+    covers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +130,14 @@ def audit(
             ranges.setdefault(run.job, []).append(span)
     lost, doubled, due = [], [], 0
     for job, versions in expected.items():
-        single = Counter(first for first, last in ranges.get(job, ()) if first == last)
-        wide = [(first, last) for first, last in ranges.get(job, ()) if first != last]
-        for fire in _fires(versions, until):
+        for match in _matched(_fires(versions, until), ranges.get(job, ())):
+            if match.instant is None:
+                continue
             due += 1
-            covering = single[fire] + sum(first <= fire <= last for first, last in wide)
-            if covering == 0:
-                lost.append((job, fire))
-            elif covering > 1:
-                doubled.append((job, fire))
+            if not match.items:
+                lost.append((job, match.instant))
+            elif len(match.items) > 1:
+                doubled.append((job, match.instant))
     return FireAudit(
         fires_due=due,
         lost=lost,
@@ -100,9 +156,21 @@ def percentile(values: Sequence[timedelta], fraction: float) -> timedelta | None
     return values[max(0, ceil(fraction * len(values)) - 1)]
 
 
+def _matched(
+    instants: Iterable[datetime], ranges: Sequence[tuple[datetime, datetime]]
+) -> Iterator[Match[tuple[datetime, datetime]]]:
+    matcher = Matcher[tuple[datetime, datetime]](instants)
+    for first, last in sorted(ranges, key=itemgetter(0)):
+        yield from matcher.add(first, last, (first, last))
+    yield from matcher.finish()
+
+
 def _fires(versions: Expectation | Sequence[Expectation], until: datetime) -> Iterable[datetime]:
-    for version in (versions,) if isinstance(versions, Expectation) else versions:
-        yield from fires_between(version.schedule, version.since, min(until, version.until or until))
+    return sorted(
+        fire
+        for version in ((versions,) if isinstance(versions, Expectation) else versions)
+        for fire in fires_between(version.schedule, version.since, min(until, version.until or until))
+    )
 
 
 def _lateness(run: Run) -> timedelta | None:

@@ -23,7 +23,7 @@ MOST_LINES = 20_000
 class JobFilter:
     """Selects jobs: `text` occurs in the name or description, ignoring case; `labels` map to a value, or to None for
     any value; `name` is a pattern such as `etl-*`; `readable` accepts the name, where not all jobs may be read. `names`
-    are the only ones that may match.
+    are the only ones that may match. `deleted`: deleted jobs match too, as long as their tombstones are kept.
     """
 
     text: str = ""
@@ -32,6 +32,7 @@ class JobFilter:
     enabled: bool | None = None
     readable: Callable[[str], bool] | None = None
     names: Collection[str] | None = None
+    deleted: bool = False
 
     @property
     def matches_all(self) -> bool:
@@ -65,7 +66,7 @@ class Searcher:
         found: list[JobRecord] = []
         looked = 0
         while looked < MOST_JOBS:
-            page = await self._backends.jobs.find(after=after, limit=size)
+            page = await self._page(after, size, deleted=wanted.deleted)
             for record in page:
                 if wanted.matches(record):
                     if len(found) == limit:
@@ -77,11 +78,16 @@ class Searcher:
             looked += len(page)
         return found, after
 
+    async def _page(self, after: str, size: int, *, deleted: bool) -> list[JobRecord]:
+        if not deleted:
+            return await self._backends.jobs.find(after=after, limit=size)
+        return [row.record for row in await self._backends.archive.jobs(after=after, limit=size)]
+
     async def _named(self, wanted: JobFilter, names: Sequence[str], limit: int) -> tuple[list[JobRecord], str | None]:
         """The same for a bounded number of names, which are in order."""
         records = {record.name: record for record in await self._backends.jobs.get(names)} if names else {}
-        present = [records[name] for name in names if name in records and records[name].deleted_at is None]
-        found = [record for record in present if wanted.matches(record)]
+        present = [records[name] for name in names if name in records]
+        found = [one for one in present if (wanted.deleted or one.deleted_at is None) and wanted.matches(one)]
         return found[:limit], found[limit - 1].name if len(found) > limit else None
 
     async def lines(

@@ -29,6 +29,7 @@ from cronflow.cli.commands.backfills import backfills
 from cronflow.cli.commands.calendars import calendars
 from cronflow.cli.commands.cluster import cluster, nodes
 from cronflow.cli.commands.jobs import jobs
+from cronflow.cli.commands.ledger import ledger
 from cronflow.cli.commands.limits import limits
 from cronflow.cli.commands.runs import runs
 from cronflow.cli.commands.sessions import sessions
@@ -208,6 +209,7 @@ COMMANDS = [
     Given("calendars delete quiet"),
     Given("audit list --who ada --action job.pause -n 5"),
     Given("audit list --who ada --job sync-tokens --since 2h --until 1h"),
+    Given("ledger check --from 2026-11-21T00:00:00Z --job nightly-report --job gone"),
 ]
 FOLLOWED = {"runs watch", "cluster watch"}
 """They get what they show in another way; `test_follow.py` has them."""
@@ -219,9 +221,11 @@ OWN_FORMATS = {
     "jobs schema",
     "jobs activate",
     "calendars import",
+    "ledger export",
+    "ledger verify",
 }
 """Printed as text, dot or mermaid, and as files, with another exit code, or for jobs of a kind that the scene does not
-have; `test_chains.py`, `test_calendars.py`, `test_jobs_as_code.py` and `test_shadow.py` have them.
+have; `test_chains.py`, `test_calendars.py`, `test_jobs_as_code.py`, `test_shadow.py` and `test_ledger.py` have them.
 """
 REFUSED = [
     (3, Given("jobs show nightly-reprot"), "did you mean nightly-report?"),
@@ -472,6 +476,7 @@ def test_every_management_command_is_covered() -> None:
         "limits": limits,
         "calendars": calendars,
         "audit": audit,
+        "ledger": ledger,
     }
     there = {
         f"{name} {command}"

@@ -98,6 +98,9 @@ SCENES = {
     ),
     "rehearse.md": Scene(prints=("fires due", "outage  ", "no leader for", "+ close-books", "in Europe/Berlin")),
     "chains.md": Scene(prints=("(all of index, report)", "digraph jobs", "import@manual-", "upstream", "~r1")),
+    "audit-ledger.md": Scene(
+        report=False, prints=("lost or doubled", "SHA-256 ", "the file is whole", "line 1 changed", "exit code 1")
+    ),
     "shadow-mode.md": Scene(prints=("mode: shadow", "shadow", "Remove these lines from cron now")),
     "coming-from-cron.md": Scene(prints=("jitter: 1h", "overlap: forbid", "feeds", "created", "PrivateTmp=yes")),
     "calendars.md": Scene(prints=("Christmas Day", "skipped: blackout: night", "calendar nyse was")),

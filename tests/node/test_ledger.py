@@ -16,12 +16,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cronflow.client.local import LocalClient
 from cronflow.domain.errors import BackendUnavailable, NotFound
 from cronflow.domain.job import Job, Misfire, MisfirePolicy, Overlap, PythonTarget
 from cronflow.domain.run import SCHEDULED, RunState
 from cronflow.domain.schedule.calendar import Period
 from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule
 from cronflow.domain.version import Version, version_due, version_of
+from cronflow.ledger.derivation import LedgerSpan
+from cronflow.ledger.report import read_report
 from cronflow.testing.audit import audit, expectations
 from cronflow.testing.clock import FakeClock
 from cronflow.testing.schedule_oracle import fires_between
@@ -165,6 +168,10 @@ async def live(story: list[Step]) -> None:
         until = cluster.clock.now().replace(microsecond=0) + SECOND
         found = audit({name: expectations(known) for name, known in history.items()}, cluster.runs, until)
         assert (found.lost, found.doubled) == ([], [])
+        report = await read_report(LocalClient(cluster.service), LedgerSpan(START - DAY, until), ())
+        assert report["whole"], report["violations"]
+        assert sum(job["due"] for job in report["jobs"]) == found.fires_due
+        assert not any(job["waiting"] or job["not_judged"] for job in report["jobs"])
         for run in cluster.runs:
             assert run.kind in SCHEDULED
             assert version_due(history[run.job], run.fire_at) is not None, run.id

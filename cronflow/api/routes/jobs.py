@@ -65,7 +65,7 @@ from cronflow.schemas.jobs import (
     fires_schema,
     job_schema,
     run_totals_schema,
-    version_schema,
+    version_schemas,
 )
 from cronflow.schemas.runs import AskedSchema, asked_schema
 from cronflow.schemas.schedules import (
@@ -205,6 +205,7 @@ async def list_jobs(
     health: Annotated[
         JobHealth | None, Query(description="Only jobs in this condition, at most a thousand; see `/job-health`.")
     ] = None,
+    deleted: Annotated[bool, Query(description="Also deleted jobs, as long as they are stored.")] = False,
     cursor: Cursor = None,
     limit: Limit = 50,
     brief: Annotated[bool, Query(description="Only what a list shows, so that the response is small.")] = False,
@@ -218,6 +219,7 @@ async def list_jobs(
         enabled=enabled,
         readable=by.may_read if by.jobs else None,
         names=None if health is None else (await service.health.report()).names(health),
+        deleted=deleted,
     )
     found, after = await service.search.jobs(wanted, after=name_key(cursor), limit=limit)
     next_cursor = None if after is None else cursor_of(after)
@@ -480,10 +482,15 @@ async def days_of_job(service: Uses, _: Viewer, name: JobName) -> DaysSchema:
 
 
 @router.get("/jobs/{name}/history", responses=may(404))
-async def history(service: Uses, by: Viewer, name: JobName) -> VersionPage:
+async def history(
+    service: Uses,
+    by: Viewer,
+    name: JobName,
+    calendars: Annotated[bool, Query(description="With the calendars that each schedule names, as they were.")] = False,
+) -> VersionPage:
     """Every version of a job: since when, by whom, and its document; also of a deleted job."""
     versions = await service.explain.versions(name)
-    shown = [version_schema(version, mask=not by.may_change(version.job)) for version in versions]
+    shown = version_schemas(versions, mask=lambda job: not by.may_change(job), calendars=calendars)
     return {"items": shown, "next_cursor": None}
 
 

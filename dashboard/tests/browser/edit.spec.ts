@@ -187,7 +187,7 @@ test('a replay begins with the arguments of the version that ran', { tag: '@prov
   const run = stage.world.dead().find((one) => one.job !== 'backup-postgres')!;
   const before = definitionOf(stage.world.named(run.job)!);
   const run0 = before.run as Doc;
-  stage.edits.versions.set(run.job, [{ version: 1, at: '2026-01-01T00:00:00Z', by: 'ada', state: 'active', since: null, job: { ...before, run: { ...run0, args: { region: 'us', limit: 1 } } } as never }]);
+  stage.edits.versions.set(run.job, [{ version: 1, at: '2026-01-01T00:00:00Z', by: 'ada', state: 'active', since: null, until: null, job: { ...before, run: { ...run0, args: { region: 'us', limit: 1 } } } as never }]);
   saveAs(stage, 'ada', run.job, { run: { ...run0, args: { region: 'us', limit: 2 } } });
   await open(user, stage, `/runs/${encodeURIComponent(run.id)}`);
   await button(user, 'Edit and replay').click();

@@ -45,7 +45,7 @@ export class JobEdits {
     const version = (before?.version ?? 0) + 1;
     const plain = this.world.job(0);
     const job = { ...plain, labels: {}, description: '', after: [], followers: [], pause: null, paused: false, open_breaker: null, state: 'active', ...body, name, version, updated_at: new Date().toISOString() } as unknown as Job;
-    this.versions.set(name, [...this.history(name), { version, at: job.updated_at, by, state: 'active', since: null, job: definitionOf(job) as never }]);
+    this.versions.set(name, [...this.history(name), { version, at: job.updated_at, by, state: 'active', since: null, until: null, job: definitionOf(job) as never }]);
     this.jobs.set(name, job);
     return [before === null ? 201 : 200, job];
   }
@@ -56,7 +56,7 @@ export class JobEdits {
     const job = this.world.named(name);
     if (job === null) return [];
     const first = (definitionOf(job) as Doc);
-    return Array.from({ length: job.version }, (_, i) => ({ version: i + 1, at: `2026-1${i % 3}-01T08:00:00Z`, by: i % 2 === 0 ? 'ada' : 'grace', state: i === 1 ? 'paused' : 'active', since: null, job: (i === job.version - 1 ? first : { ...first, timeout: `${(i + 1) * 7}m` }) as never }));
+    return Array.from({ length: job.version }, (_, i) => ({ version: i + 1, at: `2026-1${i % 3}-01T08:00:00Z`, by: i % 2 === 0 ? 'ada' : 'grace', state: i === 1 ? 'paused' : 'active', since: null, until: null, job: (i === job.version - 1 ? first : { ...first, timeout: `${(i + 1) * 7}m` }) as never }));
   }
 
   private plan(document: Doc): Answer {

@@ -383,7 +383,7 @@ export class World {
       labels: { team: ['billing', 'search', 'growth', 'data', 'platform'][i % 5] as string, tier: i % 3 === 0 ? 'gold' : 'silver' }, enabled: !disabled,
       words: schedule === null ? null : (DESCRIPTIONS[schedule.cron ?? ''] ?? `every ${schedule.every ?? 'hour'}`), pending_run: null, pause, open_breaker: name === 'fraud-scores' && !this.closed.has(name) ? { opened_at: iso(this.now() - 240e3), probe_at: iso(this.now() + 360e3), failed: 12, attempts: 20 } : null, state: disabled ? 'disabled' : paused ? 'paused' : schedule === null ? 'by_hand' : 'active', paused,
       next_fire: this.behind.has(name) ? iso(Math.floor(this.now() / 1000) * 1000 - this.behind.get(name)! * 1000) : schedule === null || disabled ? null : iso(Math.ceil(this.now() / 1000) * 1000 + [4, 11, 29, 58, 240, 900, 3400, 17_000, 60_000, 190_000][i % 10]! * 1000),
-      after: EDGES.filter((edge) => edge.job === name).map((edge) => ({ job: edge.upstream, on: edge.on, within: null })), join: 'all', fired: 0, followers: EDGES.filter((edge) => edge.upstream === name).map((edge) => edge.job), takes_args: name !== SHELL, due_at: null, version: 1 + (i % 4), revision: 900 + i, term: this.term, created_at: '2026-09-01T08:00:00Z', updated_at: '2026-11-20T16:20:00Z',
+      after: EDGES.filter((edge) => edge.job === name).map((edge) => ({ job: edge.upstream, on: edge.on, within: null })), join: 'all', fired: 0, followers: EDGES.filter((edge) => edge.upstream === name).map((edge) => edge.job), takes_args: name !== SHELL, due_at: null, version: 1 + (i % 4), revision: 900 + i, term: this.term, created_at: '2026-09-01T08:00:00Z', updated_at: '2026-11-20T16:20:00Z', deleted_at: null,
     };
   }
 
