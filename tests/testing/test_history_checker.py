@@ -21,6 +21,7 @@ from cronflow.domain.schedule.kinds import Every
 from cronflow.domain.split import Split, SplitBy
 from cronflow.ports import LateResult
 from cronflow.testing.history.checker import RULES, check
+from cronflow.testing.history.double_starts import DoubleStart, double_starts
 from cronflow.testing.history.history import END, START, Ack, Elected, Fault, History, Noted, Step, noted
 from tests.contracts.builders import T0, a_job, a_pend, a_record, a_run
 
@@ -341,6 +342,21 @@ def test_both_versions_may_start_around_an_edit_and_not_where_the_start_is_recor
     guarded = replace(history.jobs[0], job=a_job("report", start_guard=StartGuard.MONGO))
     edited = replace(history, jobs=[guarded, history.jobs[1]], acks=[Ack("report", 2, at(4))])
     assert "H7" in {one.rule for one in check(edited)}
+
+
+def test_a_double_start_names_what_explains_it() -> None:
+    """A retry is none, and what runs at most once has no excuse."""
+    history = a_history()
+    lost = run_id("report", T0 + 2 * MINUTE)
+    starts = {line.fence: line for line in history.sink if line.run == lost and line.word == START}
+    assert double_starts(history) == [DoubleStart(lost, starts[104], starts[105], history.faults[0])]
+    (unexplained,) = double_starts(replace(history, faults=[]))
+    assert unexplained.cause is None
+    edit = Ack("report", 2, at(124))
+    (edited,) = double_starts(replace(history, faults=[], acks=[edit]))
+    assert edited.cause == edit
+    again = Noted(START, PAYMENT[2], 203, "n2", at(125))
+    assert [one.cause for one in double_starts(with_lines(history, again)) if one.run == PAYMENT[2]] == [None]
 
 
 def test_an_older_version_may_start_for_a_moment_and_longer_where_its_node_was_held_up() -> None:

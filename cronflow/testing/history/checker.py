@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import pairwise
 
 from cronflow.domain.chain import On
 from cronflow.domain.concurrency import LimitUse, uses_of
-from cronflow.domain.job import Delivery, StartGuard
+from cronflow.domain.job import Delivery
 from cronflow.domain.run import ENDED, SCHEDULED, Attempt, Kind, Outcome, Run, RunState, run_id
 from cronflow.domain.schedule.exclusions import exclusion
 from cronflow.domain.schedule.fires import is_dynamic, last_before
@@ -24,11 +24,10 @@ from cronflow.domain.split import Split
 from cronflow.domain.transitions import TRANSITIONS
 from cronflow.domain.version import Version, version_due
 from cronflow.testing.audit import audit, expectations
-from cronflow.testing.history.history import END, START, History, Noted, Step
+from cronflow.testing.history.double_starts import OLD_MAY_START, double_starts
+from cronflow.testing.history.history import END, START, History, Step
 from cronflow.testing.schedule_oracle import fires_between
 
-OLD_MAY_START = timedelta(seconds=5)
-"""For how long after an edit an item of an older version may still start (`start_guard: redis`)."""
 SECOND = timedelta(seconds=1)
 BY_WINDOW = ("calendar ", "blackout", "outside of ")
 """How the reasons of excluded instants begin."""
@@ -44,8 +43,6 @@ ANOTHER_FOLLOWS = {
     Outcome.LOST,
 }
 """How an attempt may end that was not the last of its run."""
-BY_POLICY = {Outcome.ERROR, Outcome.TIMEOUT, Outcome.DRAINED}
-"""After these it is the job's own wish that the handler starts again."""
 BY_HANDLER = {Outcome.OK, Outcome.ERROR}
 """Only a handler that came to its end makes these."""
 
@@ -202,20 +199,14 @@ def at_most_once_starts_once(history: History) -> Breaches:
 
 
 def double_starts_only_under_a_fault(history: History) -> Breaches:
-    """H7: a second start follows from the job's policy, or some fault lies between the two. An edit gives back what
-    waits, and for some seconds the item of the older version may start beside the new one (`start_guard: redis`).
+    """H7: a second start follows from the job's policy or from an edit, or some fault lies between the two. A job that
+    runs at most once has H6.
     """
-    for run in _judged(history):
-        if _delivery(history, run) is Delivery.AT_MOST_ONCE:
-            continue
-        outcomes = {attempt.fence: attempt.outcome for attempt in run.attempts}
-        for first, second in pairwise(_starts(history, run)):
-            if first.fence != second.fence and outcomes.get(first.fence) in BY_POLICY:
-                continue
-            if _edited(history, run, first.at, second.at):
-                continue
-            if not any(fault.touches(first.at, second.at) for fault in history.faults):
-                yield run.id, f"started at {first.at:%T.%f} and {second.at:%T.%f}, and nothing went wrong in between"
+    runs = {run.id: run for run in history.runs}
+    for double in double_starts(history):
+        if double.cause is None and _delivery(history, runs[double.run]) is not Delivery.AT_MOST_ONCE:
+            times = f"{double.first.at:%T.%f} and {double.second.at:%T.%f}"
+            yield double.run, f"started at {times}, and nothing went wrong in between"
 
 
 def no_old_version_starts_after_an_edit(history: History) -> Breaches:
@@ -427,23 +418,9 @@ def _judged(history: History) -> Iterator[Run]:
     return (run for run in history.runs if run.job in jobs and run.split is None)
 
 
-def _starts(history: History, run: Run) -> list[Noted]:
-    lines = [line for line in history.sink if line.word == START and line.run == run.id]
-    return sorted(lines, key=lambda line: line.at)
-
-
 def _delivery(history: History, run: Run) -> Delivery | None:
     job = history.job_of(run)
     return None if job is None else job.delivery
-
-
-def _edited(history: History, run: Run, first: datetime, second: datetime) -> bool:
-    """Whether the older and the newer version may both have started then."""
-    job = history.job_of(run)
-    if job is None or job.start_guard is not StartGuard.REDIS:
-        return False
-    edits = (ack.at for ack in history.acks if ack.job == run.job and ack.ver > 1)
-    return any(first - OLD_MAY_START <= at <= second + OLD_MAY_START for at in edits)
 
 
 def _same_dispatch(before: Step, after: Step) -> bool:
