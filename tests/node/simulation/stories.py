@@ -386,7 +386,7 @@ def told(story: Story, spools: Path, *, log: bool = False) -> History:
         TemporaryDirectory(dir=spools) as folder,
         mock.patch.object(secrets, "token_hex", lambda length=16: rng.randbytes(length).hex()),
         mock.patch.object(asyncio, "to_thread", inline),
-        contextlib.nullcontext() if log else _quiet(),
+        contextlib.nullcontext() if log else quiet(),
         asyncio.Runner(loop_factory=StoppableLoop) as runner,
     ):
         random.seed(story.seed)
@@ -394,7 +394,8 @@ def told(story: Story, spools: Path, *, log: bool = False) -> History:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
+    """Without logs."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     try:
         yield
@@ -411,5 +412,5 @@ def report(story: Story, history: History) -> str:
     )
     found = "\n".join(f"  {violation}" for violation in check(history))
     times = f"from {start:%T.%f}, healed at {history.healed:%T.%f}"
-    again = f'.venv/bin/python -m tests.node.simulation "{story!r}"'
+    again = f'PYTHONHASHSEED=0 .venv/bin/python -m tests.node.simulation "{story!r}"'
     return f"\n{found or '  no rule is broken'}\nfaults, {times}:\n{faults}\nto tell this story again:\n{again}"
