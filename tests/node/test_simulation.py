@@ -100,7 +100,7 @@ def test_each_kind_of_step_can_happen(spools: Path) -> None:
     """Those that a story draws are those that there are."""
     whats = [name.removeprefix("do_").replace("_", " ") for name in vars(Teller) if name.startswith("do_")]
     verbs = {"server away": "Redis"} | dict.fromkeys(
-        ("fail before", "fail after", "hang before", "hang after", "kill in"), "runs.apply"
+        ("fail before", "fail after", "hang before", "hang after", "kill in", "race"), "runs.apply"
     )
     steps = [Step(what, pick=n, name=verbs.get(what, "1/s"), seconds=2.0, then=1.0) for n, what in enumerate(whats)]
     history = judged(Story(jobs=["allow", "past", "queue"], steps=steps), spools)

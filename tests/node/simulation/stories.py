@@ -42,6 +42,12 @@ VERBS = (
     *("runs.parents", "runs.part_counts", "runs.existing", "runs.taken_of"),
 )
 
+RACED = (
+    *("jobs.due_in_turn", "runs.open_of", "plans.write", "jobs.move", "runs.insert", "queue.dispatch", "queue.take"),
+    *("runs.overdue", "runs.taken_of", "runs.apply", "limits.acquire", "chains.ended", "backfills.watched"),
+)
+"""Where a person may come in between what a node has read and what it writes."""
+
 
 @dataclass(frozen=True)
 class Step:
@@ -95,6 +101,7 @@ FAULTS = st.one_of(
     _step("fail before", "fail after", name=VERB, count=st.integers(1, 4)),
     _step("hang before", "hang after", name=VERB, seconds=_among(1.5, 5.0, 12.0)),
     _step("kill in", name=VERB, flag=FLAG),
+    _step("race", name=st.sampled_from(RACED), flag=FLAG, count=st.integers(0, 5)),
     _step("server away", name=_among("MongoDB", "Redis"), seconds=_among(2.0, 6.0, 12.0)),
     _step("cut off", count=st.integers(0, 2), seconds=_among(4.0, 12.0)),
     _step("flush Redis"),
@@ -270,6 +277,19 @@ class Teller:
             task.cancel()
 
     # ----------------------------------------------------------------------------------------------- what people do
+
+    async def do_race(self, step: Step) -> None:
+        """Somebody changes a job or a run while a node is between two calls."""
+        acts = (self.do_edit, self.do_pause, self.do_resume, self.do_delete, self.do_create, self.do_cancel)
+        stall = self.faults.stall(step.name, acted=step.flag)
+        for _ in range(8):
+            if stall.reached.is_set():
+                break
+            await self.world.elapse(0.5)
+        acts[step.count % len(acts)](step)
+        await self.world.elapse(0.5)
+        self._release(step.name, step.flag)
+        self.world.fault(f"{step.name} raced, acted={step.flag}")
 
     def do_edit(self, step: Step) -> None:
         name = self._job(step)
