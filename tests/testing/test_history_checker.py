@@ -263,6 +263,14 @@ def with_followers(history: History, answers: Sequence[str] = PAYMENT) -> Histor
     return with_steps(changed, *steps)
 
 
+def with_replay(history: History) -> History:
+    """Somebody repeats a run that followed a payment; the mark of the payment is long gone."""
+    replayed = next(run for run in history.runs if run.kind is Kind.AFTER)
+    run = replace(replayed, id=f"{replayed.id}~r1", kind=Kind.REPLAY, replay_of=replayed.id)
+    step = Step(run=run.id, at=at(200), state=run.state, fence=0, term=0, job_ver=1)
+    return with_steps(replace(history, runs=[*history.runs, run]), step)
+
+
 def with_window(history: History, first: int, end: int, reason: str = "overlap") -> History:
     """The reports of these minutes are excluded; the fourth was skipped for the reason."""
     window = Period(T0 + first * MINUTE, T0 + end * MINUTE)
@@ -409,6 +417,7 @@ def test_a_history_as_it_should_be_has_no_findings() -> None:
     assert check(quiet(a_history())) == []
     assert check(with_followers(a_history())) == []
     assert check(with_backfill(with_followers(a_history()))) == []
+    assert check(with_replay(with_followers(a_history()))) == []
     assert check(with_window(a_history(), 3, 4, "blackout")) == []
 
 

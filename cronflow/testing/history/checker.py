@@ -300,7 +300,9 @@ def each_end_is_answered_once(history: History) -> Breaches:
     most one of a job that follows several.
     """
     runs = [run for run in history.runs if run.kind is not Kind.PART]
-    answers = Counter((run.job, one.run) for run in runs if run.chain is not None for one in run.chain.of)
+    # A replay has the chain of the run that it repeats, and is no further answer.
+    following = [run for run in runs if run.kind is Kind.AFTER and run.chain is not None]
+    answers = Counter((run.job, one.run) for run in following if run.chain is not None for one in run.chain.of)
     for run in runs:
         if run.followed and not run.is_open and run.created_at <= history.healed:
             yield run.id, "no job has followed its end"
