@@ -40,6 +40,7 @@ _homes = itertools.count(1)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--prove", action="store_true", help="try many more random inputs, as `make prove` does")
+    parser.addoption("--stories", type=int, default=200, help="so many simulated stories are told; default: 200")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -149,8 +149,9 @@ def held_back(run: Run, record: JobRecord, now: datetime, others: Collection[Run
         if ahead & set(others):
             return HeldBack("another run of this job is open", Postpone(WHILE_ANOTHER_RUNS), of_job=True)
     reason = yields(record, now) if run.ranked_as is Kind.BACKFILL else None
-    # A fire waits for a parent that has begun, so its parts do not wait for the fire.
-    if reason is None or (run.parent is not None and reason == FIRE_DUE):
+    # A fire waits for a run that was dispatched and for a parent that has begun, so neither that run nor the parts wait
+    # for the fire.
+    if reason is None or (reason == FIRE_DUE and (run.parent is not None or run.state is not RunState.RETRYING)):
         return None
     return HeldBack(reason, Postpone(WHILE_ANOTHER_RUNS))
 

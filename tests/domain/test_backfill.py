@@ -226,6 +226,11 @@ def test_a_run_of_a_backfill_gives_way_to_a_fire_that_is_due() -> None:
     assert waits(Kind.MANUAL, T0) is None
 
 
+def test_a_run_of_a_backfill_that_was_dispatched_does_not_wait_for_the_fire_that_waits_for_it() -> None:
+    record = replace(a_record(job=a_job("report", overlap=Overlap.FORBID)), next_fire=T0)
+    assert held_back(a_run(kind=Kind.BACKFILL, state=RunState.DISPATCHED), record, T0, []) is None
+
+
 def test_a_run_of_a_backfill_waits_while_its_job_is_held() -> None:
     record = a_record(job=a_job(), paused=True)
     run = a_run(kind=Kind.BACKFILL, state=RunState.RETRYING)

@@ -209,10 +209,13 @@ async def a_cluster(
     notifier: NotificationSender | None = None,
     look_ahead: float = 0.0,
     catch_up: CatchUpOptions = UNLIMITED,
+    timings: Timings | None = None,
+    ahead: bool = True,
 ) -> AsyncIterator[Cluster]:
     """Nodes that have found their leader; stopped, and their failures raised, at the end."""
     clock = FakeClock()
-    backends = memory_backends(clock)
+    timings = timings or Timings(look_ahead=look_ahead)
+    backends = memory_backends(clock, lock_s=timings.job_lock, ahead=ahead)
     service = UseCases(backends, clock)
     cluster = Cluster(
         clock,
@@ -221,7 +224,7 @@ async def a_cluster(
         service,
         spools=spools,
         notifier=notifier,
-        timings=Timings(look_ahead=look_ahead),
+        timings=timings,
         catch_up=catch_up,
     )
     for name in names:

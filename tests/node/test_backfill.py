@@ -150,6 +150,24 @@ async def test_a_fire_goes_before_a_run_of_a_backfill_that_waits_for_its_retry()
         assert [state for _, state in of_backfill(cluster)] == [RunState.SUCCEEDED]
 
 
+async def test_a_run_of_a_backfill_that_its_node_took_to_the_grave_and_a_fire_do_not_wait_for_each_other() -> None:
+    """A fire waits for a run of a backfill that was dispatched, so this run must not wait for the fire."""
+    async with a_cluster("a", "b") as cluster:
+        cluster.backends.faults.stall("queue.take")
+        await request(cluster, 1, a_job("10s", overlap=Overlap.FORBID))
+        await cluster.elapse(3)
+        (run,) = (run for run in cluster.runs if run.kind is Kind.BACKFILL)
+        assert run.state is RunState.DISPATCHED
+        # Its item is lost, and when that is noticed a fire is due.
+        for items in cluster.backends.memory.lists.values():
+            items.clear()
+        await cluster.elapse(12)
+        cluster.backends.faults.heal()
+        await cluster.elapse(15)
+        assert [state for _, state in of_backfill(cluster)] == [RunState.SUCCEEDED]
+        assert RunState.SUCCEEDED in {run.state for run in cluster.runs if run.kind is Kind.INTERVAL}
+
+
 async def test_a_leader_that_dies_between_the_insert_and_the_cursor_leaves_nothing_behind() -> None:
     async with a_cluster("a", "b") as cluster:
         cluster.backends.faults.fail_before("backfills.advance", 1000)

@@ -12,17 +12,43 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from cronflow.domain.backfill import Backfill, BackfillScope, BackfillState
 from cronflow.domain.chain import ChainLink, On, Upstream, UpstreamRun
-from cronflow.domain.concurrency import KeyedConcurrency
+from cronflow.domain.concurrency import KeyedConcurrency, KeyedRate, Rate
 from cronflow.domain.job import Delivery, Overlap, Retry, StartGuard
-from cronflow.domain.run import Attempt, AttemptResult, Covers, Kind, Outcome, Run, RunState, run_id
+from cronflow.domain.resources import ResourceAmount
+from cronflow.domain.run import (
+    Attempt,
+    AttemptResult,
+    Covers,
+    Kind,
+    Outcome,
+    Run,
+    RunState,
+    backfill_run_id,
+    run_id,
+)
 from cronflow.domain.schedule.calendar import Period
 from cronflow.domain.schedule.kinds import Every
 from cronflow.domain.split import Split, SplitBy
+from cronflow.domain.version import version_of
 from cronflow.ports import LateResult
 from cronflow.testing.history.checker import RULES, check
 from cronflow.testing.history.double_starts import DoubleStart, double_starts
-from cronflow.testing.history.history import END, START, Ack, Elected, Fault, History, Noted, Step, noted
+from cronflow.testing.history.history import (
+    END,
+    START,
+    Ack,
+    CancelAck,
+    DrainAck,
+    Elected,
+    Fault,
+    History,
+    MaintenanceAck,
+    Noted,
+    Step,
+    noted,
+)
 from tests.contracts.builders import T0, a_job, a_pend, a_record, a_run
 
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
@@ -237,6 +263,14 @@ def with_followers(history: History, answers: Sequence[str] = PAYMENT) -> Histor
     return with_steps(changed, *steps)
 
 
+def with_replay(history: History) -> History:
+    """Somebody repeats a run that followed a payment; the mark of the payment is long gone."""
+    replayed = next(run for run in history.runs if run.kind is Kind.AFTER)
+    run = replace(replayed, id=f"{replayed.id}~r1", kind=Kind.REPLAY, replay_of=replayed.id)
+    step = Step(run=run.id, at=at(200), state=run.state, fence=0, term=0, job_ver=1)
+    return with_steps(replace(history, runs=[*history.runs, run]), step)
+
+
 def with_window(history: History, first: int, end: int, reason: str = "overlap") -> History:
     """The reports of these minutes are excluded; the fourth was skipped for the reason."""
     window = Period(T0 + first * MINUTE, T0 + end * MINUTE)
@@ -244,6 +278,67 @@ def with_window(history: History, first: int, end: int, reason: str = "overlap")
     return with_run(replace(history, jobs=[record, history.jobs[1]]), REPORT[3], reason=reason)
 
 
+INSTANTS = [T0 - 3 * MINUTE, T0 - 2 * MINUTE]
+
+
+def with_backfill(history: History, *fires: datetime, state: BackfillState = BackfillState.DONE) -> History:
+    """A backfill of the two reports before the first one, with runs of these instants that no handler saw."""
+    backfill = Backfill(
+        id="report~b1",
+        job="report",
+        state=state,
+        scope=BackfillScope.ALL,
+        first=INSTANTS[0],
+        last=INSTANTS[-1],
+        rate=None,
+        total=len(INSTANTS),
+        first_instant=INSTANTS[0],
+        last_instant=INSTANTS[-1],
+        due_at=T0,
+        created_at=T0,
+    )
+    ended = {"kind": Kind.BACKFILL, "state": RunState.CANCELLED, "check_at": None, "ended_at": at(1), "attempt": 0}
+    runs = [a_run("report", fire, id=backfill_run_id("report~b1", fire), **ended) for fire in fires or INSTANTS]
+    return replace(history, runs=[*history.runs, *runs], backfills=[(backfill, INSTANTS)])
+
+
+def with_rate(history: History, seconds: float) -> History:
+    """One payment may start in so many seconds."""
+    rated = replace(history.jobs[1].job, concurrency=(), rate=KeyedRate(Rate(1, seconds * SECOND)))
+    return replace(history, jobs=[history.jobs[0], replace(history.jobs[1], job=rated)])
+
+
+def with_reservations(history: History, capacity: int) -> History:
+    """The first two payments run on the same node, the second one before the first has ended."""
+    history = with_step(history, PAYMENT[0], 2, at=at(60.5))
+    amount = ResourceAmount(memory=60)
+    steps = [
+        replace(step, node="n1#a", reserved=amount) if step.run in PAYMENT[:2] else step
+        for step in sorted(history.steps, key=lambda step: step.at)
+    ]
+    unlimited = replace(history.jobs[1], job=replace(history.jobs[1].job, concurrency=()))
+    capacities = {"n1": ResourceAmount(memory=capacity)}
+    return replace(history, steps=steps, jobs=[history.jobs[0], unlimited], capacities=capacities)
+
+
+def with_pause(history: History) -> History:
+    """The second payment was opened under a version that is paused."""
+    kept = version_of(replace(history.jobs[1], paused=True))
+    record = replace(history.jobs[1], ver=2)
+    history = replace(history, jobs=[history.jobs[0], record], earlier={"payment": [kept]})
+    for name in (PAYMENT[0], *PAYMENT[2:]):
+        for number in range(3):
+            history = with_step(history, name, number, job_ver=2)
+    return history
+
+
+def shifted(*periods: DrainAck | MaintenanceAck) -> Sequence[DrainAck | MaintenanceAck]:
+    """The same, a few seconds before they begin to matter."""
+    return [replace(one, since=one.since + 12 * SECOND) for one in periods]
+
+
+DRAIN = DrainAck("n1", at(50), at(70))
+MAINTENANCE = MaintenanceAck(at(50), at(70))
 Forge = Callable[[History], History]
 FORGED: Sequence[tuple[str, str, Forge]] = [
     ("H1", "an instant without a run", lambda h: without_run(h, REPORT[1])),
@@ -301,6 +396,18 @@ FORGED: Sequence[tuple[str, str, Forge]] = [
     ("H14", "a parent that ended before its parts", lambda h: with_run(h, f"{PARENT}~s0", ended_at=at(2))),
     ("H15", "an excluded instant that ran", lambda h: with_window(h, 2, 4)),
     ("H15", "an allowed instant that a window skipped", lambda h: with_window(h, 5, 6, "blackout")),
+    ("H16", "a backfill without one of its runs", lambda h: with_backfill(h, INSTANTS[0])),
+    ("H16", "a backfill with a run too many", lambda h: with_backfill(h, *INSTANTS, T0)),
+    ("H16", "a backfill that never ends", lambda h: with_backfill(h, state=BackfillState.RUNNING)),
+    ("H17", "two starts where the rate allows one", lambda h: with_rate(h, 61)),
+    ("H18", "a node with more than it has", lambda h: with_reservations(h, 119)),
+    ("H18", "a node that announces nothing", lambda h: replace(with_reservations(h, 120), capacities={})),
+    ("H19", "a start on a drained node", lambda h: replace(h, drains=[DRAIN])),
+    ("H20", "a start long after a cancellation", lambda h: replace(h, cancels=[CancelAck(REPORT[1], 102, at(54))])),
+    ("H20", "a retry after a cancellation", lambda h: replace(h, cancels=[CancelAck(REPORT[1], 102, at(64))])),
+    ("H20", "a guarded start after a cancellation", lambda h: replace(h, cancels=[CancelAck(PAYMENT[1], 202, at(59))])),
+    ("H21", "a fire of a paused job that ran", with_pause),
+    ("H22", "a dispatch in maintenance", lambda h: replace(h, maintenance=[MAINTENANCE])),
     ("H11", "started and not recorded", lambda h: with_lines(quiet(h), Noted(START, REPORT[0], 77, "n1", at(0)))),
 ]
 
@@ -309,7 +416,29 @@ def test_a_history_as_it_should_be_has_no_findings() -> None:
     assert check(a_history()) == []
     assert check(quiet(a_history())) == []
     assert check(with_followers(a_history())) == []
+    assert check(with_backfill(with_followers(a_history()))) == []
+    assert check(with_replay(with_followers(a_history()))) == []
     assert check(with_window(a_history(), 3, 4, "blackout")) == []
+
+
+def test_what_people_asked_for_and_got_has_no_findings() -> None:
+    """In time, or late for a reason."""
+    history = a_history()
+    held_up = Fault("a node was cut off", at(51), at(52))
+    right = [
+        with_backfill(history),
+        with_backfill(history, INSTANTS[0], state=BackfillState.CANCELLED),
+        with_rate(history, 60),
+        replace(with_rate(history, 61), faults=[Fault("MongoDB was away", at(0), at(180))]),
+        with_reservations(history, 120),
+        replace(history, drains=[replace(DRAIN, node="n3"), *shifted(DRAIN)]),  # type: ignore[list-item]
+        replace(history, drains=[replace(DRAIN, until=at(60))], maintenance=shifted(MAINTENANCE)),  # type: ignore[arg-type]
+        replace(history, faults=[*history.faults, held_up], drains=[DRAIN], maintenance=[MAINTENANCE]),
+        replace(history, cancels=[CancelAck(REPORT[0], 101, at(0)), CancelAck(REPORT[3], 50, at(200))]),
+        replace(without_run(history, REPORT[1]), until=T0 + MINUTE, cancels=[CancelAck(REPORT[1], 0, at(5))]),
+    ]
+    for number, one in enumerate(right):
+        assert check(one) == [], number
 
 
 @pytest.mark.parametrize(("rule", "what", "forge"), FORGED, ids=[f"{rule}: {what}" for rule, what, _ in FORGED])

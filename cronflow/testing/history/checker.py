@@ -1,4 +1,5 @@
-"""The checker of histories: the rules H1 to H15, each a function that yields what contradicts the protocol.
+"""The checker of histories: the rules H1 to H22, each a function that yields what contradicts the protocol. Those from
+H16 on are in `operator_rules`.
 
 It shares with the code that it judges the values, the table of transitions and nothing that plans, places or recovers:
 instants come from the oracle, by way of the audit. A rule that faults may bend says by which, and looks for one whose
@@ -24,6 +25,7 @@ from cronflow.domain.split import Split
 from cronflow.domain.transitions import TRANSITIONS
 from cronflow.domain.version import Version, version_due
 from cronflow.testing.audit import audit, expectations
+from cronflow.testing.history import operator_rules
 from cronflow.testing.history.double_starts import OLD_MAY_START, double_starts
 from cronflow.testing.history.history import END, START, History, Step
 from cronflow.testing.schedule_oracle import fires_between
@@ -298,11 +300,13 @@ def each_end_is_answered_once(history: History) -> Breaches:
     most one of a job that follows several.
     """
     runs = [run for run in history.runs if run.kind is not Kind.PART]
-    answers = Counter((run.job, one.run) for run in runs if run.chain is not None for one in run.chain.of)
+    # A replay has the chain of the run that it repeats, and is no further answer.
+    following = [run for run in runs if run.kind is Kind.AFTER and run.chain is not None]
+    answers = Counter((run.job, one.run) for run in following if run.chain is not None for one in run.chain.of)
     for run in runs:
         if run.followed and not run.is_open and run.created_at <= history.healed:
             yield run.id, "no job has followed its end"
-        if run.is_open or run.followed or run.kind is Kind.REPLAY:
+        if run.is_open or run.followed or run.kind in (Kind.REPLAY, Kind.BACKFILL):
             continue
         for record in history.jobs:
             upstream = {one.job: one for one in record.job.after}
@@ -319,7 +323,11 @@ def a_parent_follows_from_its_parts(history: History) -> Breaches:
     """H14: a run that was split has exactly its parts, each once. It ends after they have, and its state follows from
     theirs. One that never began has none.
     """
-    yield from flaws_of_parents(history.runs)
+    written: dict[str, int] = {}
+    for place, step in enumerate(history.steps):
+        if step.state in ENDED:
+            written.setdefault(step.run, place)
+    yield from flaws_of_parents(history.runs, written)
 
 
 def excluded_instants_are_skipped(history: History) -> Breaches:
@@ -343,8 +351,10 @@ def excluded_instants_are_skipped(history: History) -> Breaches:
                 yield run.id, f"it ran, and {instant:%T} is excluded: {excluded.reason}"
 
 
-def flaws_of_parents(runs: Sequence[Run]) -> Breaches:
-    """What contradicts H14 among these runs."""
+def flaws_of_parents(runs: Sequence[Run], written: Mapping[str, int] | None = None) -> Breaches:
+    """What contradicts H14 among these runs. `written` is the order in which the store wrote their ends; without it,
+    what the nodes took the time to be decides.
+    """
     split = {run.id: run for run in runs if run.split is not None}
     parts: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
@@ -361,11 +371,16 @@ def flaws_of_parents(runs: Sequence[Run]) -> Breaches:
         if not run.is_open:
             if len(labels) != len(wanted):
                 yield run.id, f"it has {len(labels)} parts, and was split into {len(wanted)}"
-            yield from _flaws_of_end(run, parts[run.id])
+            yield from _flaws_of_end(run, parts[run.id], written or {})
 
 
-def _flaws_of_end(run: Run, parts: Sequence[Run]) -> Breaches:
-    if any(part.ended_at is None or (run.ended_at and part.ended_at > run.ended_at) for part in parts):
+def _flaws_of_end(run: Run, parts: Sequence[Run], written: Mapping[str, int]) -> Breaches:
+    def is_later(part: Run) -> bool:
+        if part.id in written and run.id in written:
+            return written[part.id] > written[run.id]
+        return part.ended_at is None or (run.ended_at is not None and part.ended_at > run.ended_at)
+
+    if any(map(is_later, parts)):
         yield run.id, "it ended before a part of it"
     states = {part.state for part in parts}
     if (run.state is RunState.SUCCEEDED) != (states == {RunState.SUCCEEDED}):
@@ -393,6 +408,13 @@ RULES: Mapping[str, Callable[[History], Breaches]] = {
     "H13": each_end_is_answered_once,
     "H14": a_parent_follows_from_its_parts,
     "H15": excluded_instants_are_skipped,
+    "H16": operator_rules.each_instant_of_a_backfill_has_one_run,
+    "H17": operator_rules.no_rate_is_exceeded,
+    "H18": operator_rules.no_node_is_overbooked,
+    "H19": operator_rules.nothing_starts_on_a_drained_node,
+    "H20": operator_rules.nothing_cancelled_starts,
+    "H21": operator_rules.no_fire_of_a_held_job_runs,
+    "H22": operator_rules.nothing_is_dispatched_in_maintenance,
 }
 
 

@@ -8,10 +8,12 @@ faults it injected and when, which edits were acknowledged. What no correct hist
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from cronflow.domain.backfill import Backfill
 from cronflow.domain.job import Job, JobRecord
+from cronflow.domain.resources import ResourceAmount
 from cronflow.domain.run import Run, RunState
 from cronflow.domain.version import Version, version_of
 from cronflow.ports import LateResult
@@ -48,6 +50,8 @@ class Step:
     term: int
     job_ver: int
     finish_id: str | None = None
+    node: str | None = None
+    reserved: ResourceAmount | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +85,40 @@ class Ack:
     at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class CancelAck:
+    """The cancellation of a run was acknowledged, when it had this fence."""
+
+    run: str
+    fence: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class DrainAck:
+    """The drain of a node, by its name, was acknowledged at `since`; somebody ended it at `until`."""
+
+    node: str
+    since: datetime
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceAck:
+    """The maintenance mode was acknowledged at `since`; it ended, or somebody ended it, at `until`."""
+
+    since: datetime
+    until: datetime
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
     """A period of a cluster's life.
 
     `jobs` are all records, tombstones included, `earlier` the versions before the present ones, `intents` the ids of
     the plan intents that are left. Instants before `until` are judged. There were no faults after `healed`; what was
-    open then has `ends_within` to end.
+    open then has `ends_within` to end. `backfills` are the backfills with their instants, `capacities` what nodes
+    announce to have, by name.
     """
 
     jobs: Sequence[JobRecord]
@@ -103,6 +134,11 @@ class History:
     until: datetime
     healed: datetime
     ends_within: timedelta
+    backfills: Sequence[tuple[Backfill, Sequence[datetime]]] = ()
+    capacities: Mapping[str, ResourceAmount] = field(default_factory=dict)
+    cancels: Sequence[CancelAck] = ()
+    drains: Sequence[DrainAck] = ()
+    maintenance: Sequence[MaintenanceAck] = ()
 
     def versions(self, job: str) -> Sequence[Version]:
         """All of them, the present one last."""

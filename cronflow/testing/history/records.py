@@ -119,4 +119,5 @@ def _step(run: str, at: datetime, document: Document) -> Step:
         term=document["term"],
         job_ver=document["job_ver"],
         finish_id=document.get("finish_id"),
+        node=document.get("node"),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from cronflow.domain.access import Principal
 from cronflow.domain.cluster import NO_EVICTION, Member, NodeReport, Renewal, node_name
@@ -25,6 +26,11 @@ from cronflow.ports import (
 from cronflow.testing.faults import Faults, FaultyPort
 
 CANCEL_S = 3600.0
+KEYS = (
+    *("leader", "term", "redis_epoch", "resign", "reports", "lists", "held", "locks", "ahead", "cancels"),
+    *("withdrawals", "drains", "drain_deadlines", "builder", "feed", "tail_until", "lines"),
+)
+"""What `Memory.flush` loses."""
 
 
 class Memory:
@@ -62,6 +68,15 @@ class Memory:
         self.feed: list[Entry] = []
         self.tail_until = 0.0
         self.lines: list[LineBatch] = []
+
+    def copy(self) -> Mapping[str, Any]:
+        """The keys as they are now, for `restore`."""
+        return {name: _copied(getattr(self, name)) for name in KEYS}
+
+    def restore(self, keys: Mapping[str, Any]) -> None:
+        """Go back to these keys, as a Redis that lost its latest writes would. Subscriptions stay."""
+        for name, value in keys.items():
+            setattr(self, name, _copied(value))
 
     def notify(self, channel: str) -> None:
         """Call every listener of the channel."""
@@ -110,6 +125,13 @@ class Memory:
         if entry is None or entry[2] <= self.clock.monotonic():
             return None
         return entry[0], entry[1]
+
+
+def _copied(value: Any) -> Any:
+    """A copy of what changes in place."""
+    if isinstance(value, dict):
+        return {key: _copied(one) for key, one in value.items()}
+    return list(value) if isinstance(value, list) else value
 
 
 class RedisPort(FaultyPort):

@@ -140,8 +140,8 @@ class Table(dict[K, V]):
         return True
 
     def pick(self, keys: Collection[K]) -> list[V]:
-        """The values of those keys that exist."""
-        return [self[key] for key in set(keys) if key in self]
+        """The values of those keys that exist, in the order of the keys, so that a simulation can be repeated."""
+        return [self[key] for key in sorted(set(keys), key=str) if key in self]
 
     def page(
         self,
