@@ -418,6 +418,14 @@ def test_a_history_as_it_should_be_has_no_findings() -> None:
     assert check(with_followers(a_history())) == []
     assert check(with_backfill(with_followers(a_history()))) == []
     assert check(with_replay(with_followers(a_history()))) == []
+
+
+@pytest.mark.parametrize("fields", [{"deleted_at": at(190)}, {"created_at": at(300)}], ids=["deleted", "created later"])
+def test_a_follower_that_was_deleted_or_created_later_need_not_follow(fields: dict[str, datetime]) -> None:
+    history = with_followers(a_history(), PAYMENT[:3])
+    *jobs, follower = history.jobs
+    assert [one.rule for one in check(history)] == ["H13"]
+    assert check(replace(history, jobs=[*jobs, replace(follower, **fields)])) == []  # type: ignore[arg-type]
     assert check(with_window(a_history(), 3, 4, "blackout")) == []
 
 

@@ -315,7 +315,9 @@ def each_end_is_answered_once(history: History) -> Breaches:
             count = answers[record.name, run.id]
             if count > 1:
                 yield run.id, f"{record.name} has followed its end {count} times"
-            if count == 0 and len(upstream) == 1 and upstream[run.job].on is On.ENDED:
+            # A job that was created later, or deleted, need not follow the run.
+            must = record.deleted_at is None and record.created_at <= run.created_at
+            if must and count == 0 and len(upstream) == 1 and upstream[run.job].on is On.ENDED:
                 yield run.id, f"{record.name} has not followed its end"
 
 
