@@ -321,6 +321,9 @@ MONGO: tuple[Mutant, ...] = (
     ),
     *_of(
         "backends/mongo/database.py",
+        # What a newer protocol has led is not opened.
+        ('if (protocol := leader.get("proto", PROTOCOL)) > PROTOCOL:', "if False:"),
+        ('leader.get("proto", PROTOCOL)) > PROTOCOL:', 'leader.get("proto", PROTOCOL)) >= PROTOCOL:'),
         ('return ids - {failure["op"]["_id"] for failure in failures}', "return ids"),
         ("documents, ordered=False", "documents, ordered=True"),
     ),
