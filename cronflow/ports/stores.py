@@ -378,8 +378,9 @@ class Control(Protocol):
     """The control documents: one linearizable counter of terms and of fencing tokens, and the maintenance mode."""
 
     async def begin_term(self, holder: str) -> Term:
-        """Start a new term for the winner of an election. If the answer is lost, the term stays unused: harmless. Raises
-        Deposed if a newer protocol has led the cluster.
+        """Start a new term for the winner of an election. If the answer is lost, the term stays unused: harmless.
+
+        Raises Deposed if a newer protocol has led the cluster.
         """
 
     async def extend(self, term: int, holder: str) -> int | None:
