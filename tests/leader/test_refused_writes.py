@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
+from cronflow.domain.backfill import BackfillRate, BackfillScope
 from cronflow.domain.chain import Upstream
 from cronflow.domain.events import LeaderSteppedDown, RunsLost, RunSplit, RunSummedUp
 from cronflow.domain.following import JoinRecord
@@ -185,6 +188,47 @@ async def test_an_end_that_no_join_has_recorded_is_not_answered(
             await cluster.service.jobs.trigger(name)
         await cluster.elapse(10)
         assert [run.state for run in cluster.runs if run.job == "c"] == [RunState.SUCCEEDED]
+
+
+async def test_an_end_that_somebody_else_has_answered_does_not_expire(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_cluster("n") as cluster:
+        jobs = [replace(TICK, name=name, schedule=None) for name in ("a", "b")]
+        after = (Upstream("a", within=timedelta(minutes=1)), Upstream("b"))
+        await cluster.service.jobs.apply([*jobs, replace(TICK, name="c", schedule=None, after=after)])
+        await cluster.service.jobs.trigger("a")
+        await cluster.elapse(5)
+        tried = 0
+
+        async def refused(_: JoinRecord) -> bool:
+            nonlocal tried
+            tried += 1
+            return False
+
+        monkeypatch.setattr(cluster.backends.chains, "write_join", refused)
+        await until(cluster, lambda: tried >= 2)
+        assert [run.job for run in cluster.runs] == ["a"]
+        monkeypatch.undo()
+        await cluster.elapse(10)
+        assert [run.state for run in cluster.runs if run.job == "c"] == [RunState.SKIPPED]
+
+
+async def test_runs_of_a_backfill_that_another_leader_has_moved_on_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_cluster("a") as cluster:
+        await cluster.service.jobs.apply([replace(TICK, schedule=Every("1h"))])
+        advance = cluster.backends.backfills.advance
+
+        async def moved_on(*words: Any) -> bool:
+            await advance(*words)
+            return False
+
+        monkeypatch.setattr(cluster.backends.backfills, "advance", moved_on)
+        last = cluster.clock.now().replace(minute=0, second=0, microsecond=0)
+        await cluster.service.backfills.request(
+            "tick", last - timedelta(hours=2), last, BackfillScope.ALL, BackfillRate(10, "s"), by="ada"
+        )
+        await cluster.elapse(30)
+        states = [run.state for run in cluster.runs if run.kind is Kind.BACKFILL]
+        assert states == [RunState.SUCCEEDED] * 3
 
 
 async def test_a_leader_whose_successor_has_claimed_the_zone_data_steps_down(monkeypatch: pytest.MonkeyPatch) -> None:
