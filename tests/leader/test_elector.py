@@ -312,6 +312,21 @@ async def test_a_node_that_a_newer_protocol_keeps_from_the_lead_works_on_and_kee
     ]
 
 
+async def test_a_leader_whose_term_is_over_stands_down_at_its_renewal(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def over(_term: int, _holder: str) -> None:
+        return None
+
+    async with bench.running(bench.elector):
+        await bench.clock.advance(1)
+        monkeypatch.setattr(bench.backends.control, "extend", over)
+        with capture_logs() as logs:
+            await bench.clock.advance(15)
+    reasons = [line["reason"] for line in logs if line["event"] == "leader stepped down"]
+    assert reasons == ["a newer term exists"]
+
+
 async def test_a_follower_takes_over_when_the_key_expires_and_not_before(bench: Bench) -> None:
     await bench.backends.election.acquire("n2#b#x", 30)
     async with bench.running(bench.elector):

@@ -12,7 +12,7 @@ import pytest
 
 from cronflow.domain.backfill import BackfillRate, BackfillScope
 from cronflow.domain.chain import Upstream
-from cronflow.domain.events import LeaderSteppedDown, RunsLost, RunSplit, RunSummedUp
+from cronflow.domain.events import BackfillEnded, LeaderSteppedDown, RunsLost, RunSplit, RunSummedUp
 from cronflow.domain.following import JoinRecord
 from cronflow.domain.job import Delivery, Job, Overlap, PlanIntent, PythonTarget, Retry, StartGuard
 from cronflow.domain.run import Kind, Run, RunState
@@ -229,6 +229,26 @@ async def test_runs_of_a_backfill_that_another_leader_has_moved_on_are_kept(monk
         await cluster.elapse(30)
         states = [run.state for run in cluster.runs if run.kind is Kind.BACKFILL]
         assert states == [RunState.SUCCEEDED] * 3
+
+
+async def test_the_end_of_a_backfill_that_another_leader_has_closed_is_not_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with a_cluster("a") as cluster:
+        await cluster.service.jobs.apply([replace(TICK, schedule=Every("1h"))])
+        tried = 0
+
+        async def refused(*_: object) -> bool:
+            nonlocal tried
+            tried += 1
+            return False
+
+        monkeypatch.setattr(cluster.backends.backfills, "close", refused)
+        last = cluster.clock.now().replace(minute=0, second=0, microsecond=0)
+        await cluster.service.backfills.request("tick", last, last, BackfillScope.ALL, BackfillRate(10, "s"), by="ada")
+        await until(cluster, lambda: tried > 0)
+        await cluster.elapse(2)
+        assert await events_of(cluster, BackfillEnded) == []
 
 
 async def test_a_leader_whose_successor_has_claimed_the_zone_data_steps_down(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,7 +85,7 @@ UNIT_TESTS: Mapping[str, Tests] = (
         ("planning.py", "placement.py"), (*LOOK_AHEAD, *(f"tests/domain/test_{name}.py" for name in DOMAIN))
     )
     | {"local_queue.py": (*LOOK_AHEAD, "tests/worker/test_local_queue.py")}
-    | {"worker.py": (*LOOK_AHEAD, "tests/worker/test_local_queue.py", "tests/node/test_limits.py")}
+    | {"worker.py": (*LOOK_AHEAD, "tests/node/test_queue_ahead.py", "tests/node/test_limits.py")}
     | dict.fromkeys(
         ("cluster.py", "dispatcher.py", "look_ahead.py", "transitions.py", "cancellations.py", "returns.py"), LOOK_AHEAD
     )
@@ -100,12 +100,12 @@ UNIT_TESTS: Mapping[str, Tests] = (
     | {"backfiller.py": (*REFUSED, "tests/node/test_backfill.py")}
     | {"recorder.py": ("tests/node/test_events.py", "tests/node/test_faults.py")}
     | dict.fromkeys(("accounts.py", "alerts.py", "calendars.py"), REFUSED_TO_PEOPLE)
-    | {"job_breakers.py": (*REFUSED_TO_PEOPLE, "tests/node/test_job_breakers.py")}
+    | {"job_breakers.py": ("tests/node/test_job_breakers.py",)}
     | {"upstream_values.py": ("tests/domain/test_upstream_values.py",)}
     | {"edit.py": (*LOOK_AHEAD, "tests/usecases/test_edit.py", "tests/usecases/test_pruning.py")}
     | dict.fromkeys(("pruning.py", "ownership.py"), ("tests/usecases/test_pruning.py",))
     | {"logins.py": ("tests/auth/test_sessions.py", "tests/auth/test_logins.py")}
-    | {"people.py": ("tests/auth/test_single_sign_on.py",)}
+    | {"people.py": (*REFUSED_TO_PEOPLE, "tests/auth/test_single_sign_on.py")}
     | {"notification_grouper.py": ("tests/leader/test_notification_grouper.py", "tests/node/test_alert_groups.py")}
     | dict.fromkeys(("recovery.py", "run.py", "chain.py", "splitting.py", "backfill.py", "backfills.py"), SHADOW)
     | {"splitter.py": (*REFUSED, *SHADOW)}
