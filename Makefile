@@ -3,8 +3,10 @@
 #   make demo            run three nodes on real servers with docs/examples (FOR=60s stops by itself; PORT=8501)
 #   make test            run all tests, on real servers
 #   make prove           tell 10,000 new stories of faults (SEEDS=500 tells fewer), try thousands of hostile and random
-#                        requests on real servers, explore the large model, and test every view of the dashboard in both
-#                        browsers
+#                        requests on real servers, explore the large models, try all mutants, and test every view of the
+#                        dashboard in both browsers; takes hours
+#   make upgrade-test    upgrade clusters under load, from 0.6.0, to a newer patch and back, and to a newer protocol;
+#                        ARGS=within runs one part; installs wheels with pip
 #   make mutants         remove each compare-and-set condition and check that a test fails; WORDS=lua selects mutants,
 #                        CHANGED=1 those in changed files, WITHIN=180 starts no new one after 180 seconds
 #   make check           check lint, formatting, types and layers
@@ -57,7 +59,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export npm_config_update_notifier := false
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tools-in-ci tests-compiled test prove mutants check ui dashboard-if-possible uitest shots compare-schedules bench bench-peers bench-ui bench-schedules bench-traffic soak scaling build check-wheel secrets docs client docs-site clean
+.PHONY: help demo tools-in-ci tests-compiled test prove upgrade-test mutants check ui dashboard-if-possible uitest shots compare-schedules bench bench-peers bench-ui bench-schedules bench-traffic soak scaling build check-wheel secrets docs client docs-site clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -123,7 +125,11 @@ prove: ui .venv/ready
 	$(BIN)/python -m tests.model.check_protocol
 	$(BIN)/python -m tests.model.limits
 	$(BIN)/python -m tests.model.chains
+	$(BIN)/python -m tests.mutants
 	$(NPM) test:prove
+
+upgrade-test: .venv/ready
+	$(BIN)/python -m tests.upgrade $(ARGS)
 
 mutants: .venv/ready
 	$(BIN)/python -m tests.mutants $(if $(CHANGED),--changed) $(if $(WITHIN),--within $(WITHIN)) $(WORDS)

@@ -15,11 +15,23 @@ from lupa.lua51 import LuaRuntime
 
 from tests.mutants.catalogue import MEMORY, MUTANTS, PACKAGE, Mutant
 from tests.mutants.changed import base_commit, changed_files, touched
-from tests.mutants.running import ROOT, CannotRun, copy_package, survives
+from tests.mutants.running import ROOT, CannotRun, copy_package, suites_of, survives
 
 HOME = ROOT / PACKAGE
 WRITES = {"Update", "UpdateOne", "update_one", "update_many", "replace_one", "find_one_and_update"}
 WRITES |= {"delete_one", "delete_many"}
+ROLES = ("leader", "worker", "usecases", "node")
+ANSWERING = {"acquire", "advance", "apply", "close", "cross", "replace", "rotate", "write_join"}
+"""Methods of ports that return whether a compare-and-set was applied."""
+WITHOUT_EFFECT = {
+    # A completed join whose write was refused has a wrong revision, so nothing later applies.
+    ("leader/chain_follower.py", "not await self._chains.write_join(join)"),
+    # Only a log line depends on it.
+    (
+        "usecases/people.py",
+        "(changed := _with(user, rights)) != user and await self._users.replace(changed, user.stamp)",
+    ),
+}
 
 
 def covered(file: str) -> set[int]:
@@ -141,6 +153,30 @@ def test_every_condition_of_a_write_to_mongodb_has_a_mutant(module: str) -> None
     conditions = {line: key for line, key in filter_keys(tree) if key != "_id"}
     missing = {f"{file}:{line} {key}" for line, key in conditions.items() if line not in covered(file)}
     assert missing == set()
+
+
+@pytest.mark.parametrize(
+    "module", sorted(str(path.relative_to(HOME)) for role in ROLES for path in (HOME / role).glob("*.py"))
+)
+def test_every_test_of_whether_a_write_was_applied_has_a_mutant(module: str) -> None:
+    asked = dict(answers_of_writes(ast.parse((HOME / module).read_text("utf-8"))))
+    missing = {(module, text) for line, text in asked.items() if line not in covered(module)}
+    assert missing == {one for one in WITHOUT_EFFECT if one[0] == module}
+
+
+def answers_of_writes(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """(line, condition) of the conditions that await the answer of a compare-and-set."""
+    for branch in ast.walk(tree):
+        if not isinstance(branch, ast.If):
+            continue
+        for node in ast.walk(branch.test):
+            if isinstance(node, ast.Await) and isinstance(node.value, ast.Call) and _called(node.value) in ANSWERING:
+                yield node.lineno, ast.unparse(branch.test)
+
+
+def test_every_mutant_has_tests_that_exist() -> None:
+    words = {word for mutant in MUTANTS for tests in suites_of(mutant) for word in tests}
+    assert [word for word in words if word.endswith(".py") and not (ROOT / word).exists()] == []
 
 
 def filter_keys(tree: ast.Module) -> Iterator[tuple[int, str]]:

@@ -18,7 +18,8 @@ error or unknown outcome it is retried every fifth of the interval until the lea
 End. Leadership ends with a lost key, a newer term, an expired lease, a blocked planner loop, a leader step that hangs,
 a wrong clock, an outage of MongoDB of fifteen seconds, a request of an operator, or the end of the process. After an
 outage of MongoDB a node campaigns only once MongoDB answers it, and for a minute the former leader takes the key only
-if all others had the time to take it and did not.
+if all others had the time to take it and did not. A node that gets no term because a newer protocol has led campaigns
+only at the failover check, and works on.
 
 A leader that steps down on request first lets the steps of its roles end, for a second at most. A push under the old
 term would be refused once another node leads, and its runs, which are recorded as dispatched, would start ten seconds
@@ -104,6 +105,7 @@ class Elector:
         self._valid_until = 0.0
         self._renew_at = 0.0
         self._abstain_until = 0.0
+        self._outdated = False
         self._mongo_unsure = False
         self._others_first_until = 0.0
         self._free_since: float | None = None
@@ -317,11 +319,19 @@ class Elector:
         try:
             term = await self._control.begin_term(holder)
             installed = await self._election.install(holder, term.number, redis_epoch)
-        except (BackendUnavailable, Deposed):
+        except BackendUnavailable:
             # There is no leader without a term: a node that reaches MongoDB should get the key.
             self._mongo_unsure = True
             await self._return_key()
             raise
+        except Deposed as error:
+            # During an upgrade, a node of the older version works on, and leaves the lead to the newer ones.
+            self._abstain_until = self._clock.monotonic() + self._timings.failover_check
+            if not self._outdated:
+                self._outdated = True
+                log.warning("this node may not lead", node=self._node, reason=str(error))
+            await self._return_key()
+            return False
         if not installed:
             await self._return_key()
             return False

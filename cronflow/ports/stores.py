@@ -391,7 +391,10 @@ class Control(Protocol):
     """The control documents: one linearizable counter of terms and of fencing tokens, and the maintenance mode."""
 
     async def begin_term(self, holder: str) -> Term:
-        """Start a new term for the winner of an election. If the answer is lost, the term stays unused: harmless."""
+        """Start a new term for the winner of an election. If the answer is lost, the term stays unused: harmless.
+
+        Raises Deposed if a newer protocol has led the cluster.
+        """
 
     async def extend(self, term: int, holder: str) -> int | None:
         """Reserve more tokens. Returns the new upper bound, or None if the term is not the newest."""

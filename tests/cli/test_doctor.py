@@ -15,7 +15,7 @@ import pytest
 from cronflow.cli import connect
 from cronflow.cli.commands import doctor
 from cronflow.cli.commands.doctor import Package
-from cronflow.domain.errors import BackendUnavailable
+from cronflow.domain.errors import BackendUnavailable, InvalidInput, Problem
 from cronflow.ports import RedisConfig, ReplicaSet
 from cronflow.testing.embedded import Binary
 from cronflow.testing.embedded.server import free_port
@@ -125,6 +125,18 @@ def test_an_unreachable_server_is_a_failure_and_the_other_is_unchecked(
     found = findings(cli)
     assert (found["redis"]["state"], found["mongodb"]["state"]) == ("failed", "unchecked")
     assert found["redis"]["remedy"] == "start it, or correct CRONFLOW_REDIS_URL"
+
+
+@pytest.mark.usefixtures("urls")
+def test_data_of_a_newer_version_is_a_failure_with_its_own_remedy(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def newer(_settings: object) -> None:
+        raise InvalidInput(Problem("MongoDB", "a newer version of CronFlow has led this cluster", "install that one"))
+
+    monkeypatch.setattr(connect, "open_service", newer)
+    assert cli("doctor").exit_code == 1
+    found = findings(cli)["servers"]
+    assert (found["state"], found["remedy"]) == ("failed", "install that one")
+    assert found["found"] == "MongoDB: a newer version of CronFlow has led this cluster"
 
 
 def test_invalid_settings_are_failures_and_the_other_checks_still_run(

@@ -193,13 +193,16 @@ async def test_a_notice_is_put_there_once_and_comes_back_whole(stores: Backends)
 
 async def test_held_notices_are_listed_in_order_and_never_claimed(stores: Backends) -> None:
     held = NotificationState.HELD
+    # The ids are in another order than the times.
     second = a_notice("msg_2", state=held, created_at=LONG_AGO + MINUTE, job=None)
-    first, third = (a_notice(f"msg_{n}", state=held, created_at=LONG_AGO + (n - 1) * MINUTE) for n in (1, 3))
+    first, third = (
+        a_notice(name, state=held, created_at=LONG_AGO + k * MINUTE) for name, k in (("msg_9", 0), ("msg_1", 2))
+    )
     other = a_notice("msg_4", state=held, alert="other")
     await stores.outbox.put([third, second, first, other, a_notice("msg_5")])
     assert await stores.outbox.held("billing", 2) == [first, second]
     assert await stores.outbox.held("billing", 2, after=(second.created_at, second.id)) == [third]
-    assert await stores.outbox.held("billing", 2, after=(second.created_at, "msg_1")) == [second, third]
+    assert await stores.outbox.held("billing", 2, after=(second.created_at, "msg_0")) == [second, third]
     assert [one.id for one in await stores.outbox.claim("c", MINUTE, 10)] == ["msg_5"]
 
 

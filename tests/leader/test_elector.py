@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from structlog.testing import capture_logs
 
-from cronflow.domain.cluster import Renewal
-from cronflow.domain.errors import BackendUnavailable
+from cronflow.domain.cluster import Renewal, Term
+from cronflow.domain.errors import BackendUnavailable, Deposed
 from cronflow.leader.elector import Elector
 from cronflow.node.role_loop import NodeRole, Outages, repeat
 from cronflow.node.timings import Timings
@@ -282,6 +283,48 @@ async def test_without_a_term_from_mongodb_there_is_no_leader_and_the_key_is_giv
     await bench.elector.step()
     assert bench.elector.tenure
     assert bench.elector.tenure.term == 2  # the term whose answer was lost is burnt
+
+
+async def test_a_node_that_a_newer_protocol_keeps_from_the_lead_works_on_and_keeps_the_key_from_nobody(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin_term, tried = bench.backends.control.begin_term, 0
+
+    async def outdated(holder: str) -> Term:
+        nonlocal tried
+        tried += holder.startswith("n1#")
+        if holder.startswith("n1#"):
+            raise Deposed("a newer version of CronFlow has led this cluster; this one may not lead it")
+        return await begin_term(holder)
+
+    monkeypatch.setattr(bench.backends.control, "begin_term", outdated)
+    with capture_logs() as logs:
+        async with bench.running(bench.elector):
+            await bench.clock.advance(100)
+            assert (bench.leads, tried) == (False, 3)
+            assert await bench.backends.election.holder() is None
+            newer = bench.another("n2#b")
+            async with bench.running(newer):
+                await bench.clock.advance(1)
+                assert newer.tenure is not None
+    assert [line["reason"] for line in logs if line["event"] == "this node may not lead"] == [
+        "a newer version of CronFlow has led this cluster; this one may not lead it"
+    ]
+
+
+async def test_a_leader_whose_term_is_over_stands_down_at_its_renewal(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def over(_term: int, _holder: str) -> None:
+        return None
+
+    async with bench.running(bench.elector):
+        await bench.clock.advance(1)
+        monkeypatch.setattr(bench.backends.control, "extend", over)
+        with capture_logs() as logs:
+            await bench.clock.advance(15)
+    reasons = [line["reason"] for line in logs if line["event"] == "leader stepped down"]
+    assert reasons == ["a newer term exists"]
 
 
 async def test_a_follower_takes_over_when_the_key_expires_and_not_before(bench: Bench) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -108,3 +109,24 @@ async def test_what_is_new_in_each_round_does_not_hide_what_is_older() -> None:
     await bench.hold("new", 7200, 1)
     await bench.look()
     assert bench.sent() == [("job=old", 1)]
+
+
+async def test_a_leader_whose_digest_another_one_has_sent_makes_no_further_one_in_that_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The other digest has the same number and may have members of any group: they must be settled first."""
+    bench = Bench(group=Grouping(("job",), SECOND))
+    await bench.hold("one", 0, 1)
+    await bench.hold("two", 100, 1)
+    tried: list[str] = []
+
+    async def refused(notifications: Sequence[Notification]) -> set[str]:
+        tried.extend(one.id for one in notifications)
+        return set()
+
+    monkeypatch.setattr(bench.backends.outbox, "put", refused)
+    await bench.look()
+    assert len(tried) == 1
+    monkeypatch.undo()
+    await bench.look(2)
+    assert bench.sent() == [("job=one", 1), ("job=two", 1)]

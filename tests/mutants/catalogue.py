@@ -100,7 +100,7 @@ MONGO: tuple[Mutant, ...] = (
         ('{"_id": {"$in": list(runs)}}', "{}"),
         ('            "$expr": {"$gt": [{"$ifNull": ["$started_at", NEVER]}, bound]},\n', ""),
         ('{"$gt": [{"$ifNull"', '{"$gte": [{"$ifNull"'),
-        ('{"open": True, "fire_at": {"$lt": until}', '{"fire_at": {"$lt": until}'),
+        # `waiting` need not ask for open runs: its hint names an index that has no others.
         ('"fire_at": {"$lt": until}, "started_at"', '"started_at"'),
         (', "started_at": None}', "}"),
         ('"active": True, "due_at"', '"due_at"'),
@@ -186,7 +186,8 @@ MONGO: tuple[Mutant, ...] = (
         ),
         # forget_joins
         (', "$or": [{"waits": None}, {"chain": {"$ne": None}}]}', "}"),
-        ('"job": job})', "})"),
+        # forget_joins_of: either condition would do, because the ids of a job's joins begin with its name
+        ('{"_id": {"$gte": job, "$lt": f"{job}$"}, "job": job}', "{}"),
     ),
     *_of(
         "backends/mongo/backfills.py",
@@ -310,7 +311,7 @@ MONGO: tuple[Mutant, ...] = (
         ('queued["job"] = {"$nin": list(without)}', "pass"),
         ('part(queued, {"priority": -1, "check_at": 1}, waiting)', 'part(queued, {"check_at": 1}, waiting)'),
         ('            part(queued, {"check_at": 1}, max(1, waiting // OLDEST_EVERY)),\n', ""),
-        ('{"job": {"$in": list(jobs)}, "open": True}', '{"job": {"$in": list(jobs)}}'),
+        # `open_of` need not ask for open runs: its hint names an index that has no others.
         ('"open": True, "state": {"$in": TAKEN}}, "turn"', '"open": True}, "open"'),
         ('"_id": result.finish_id,', '"_id": result.finish_id + str(id(result)),'),
         # dead letters
@@ -321,6 +322,9 @@ MONGO: tuple[Mutant, ...] = (
     ),
     *_of(
         "backends/mongo/database.py",
+        # What a newer protocol has led is not opened.
+        ('if (protocol := leader.get("proto", PROTOCOL)) > PROTOCOL:', "if False:"),
+        ('leader.get("proto", PROTOCOL)) > PROTOCOL:', 'leader.get("proto", PROTOCOL)) >= PROTOCOL:'),
         ('return ids - {failure["op"]["_id"] for failure in failures}', "return ids"),
         ("documents, ordered=False", "documents, ordered=True"),
     ),
@@ -1005,4 +1009,129 @@ GUARDS: tuple[Mutant, ...] = (
     ),
 )
 
-MUTANTS = MEMORY + LUA + MONGO + WORKER + LATE_INSERTS + LOOK_AHEAD + CHAINS + SHADOW + GUARDS
+REFUSED: tuple[Mutant, ...] = (
+    # What leaders, workers and people do when a compare-and-set was refused.
+    *_of(
+        # `pause_after` looks at the stored runs, so asking it about a change that was refused makes no difference.
+        "leader/reconciler.py",
+        ("[where for run, where in this.placed.items() if run in applied]", "[*this.placed.values()]"),
+        ("([change for change in this.changes if change.run in applied])", "(this.changes)"),
+    ),
+    *_of(
+        "leader/planner.py",
+        ("for plan in batch if plan.record.name in moved}", "for plan in batch}"),
+        ("for run, plan in planned.items() if run in late or run in fresh]", "for run, plan in planned.items()]"),
+    ),
+    *_of(
+        # The comparison of the terms only excludes jobs that are gone, and those are not found.
+        "leader/plan_recovery.py",
+        ("if others and any(record.term > term for record in await jobs.get(others)):", "if False:"),
+        ("    inserted = await insert_pending_runs(runs, fenced)\n", "    inserted = [0]\n"),
+    ),
+    *_of(
+        "leader/splitter.py",
+        *(
+            (
+                f"        if not await self._runs.apply([change]):\n            return\n        {following}",
+                f"        await self._runs.apply([change])\n        {following}",
+            )
+            for following in ('log.info("run summed up"', "begun = replace(")
+        ),
+    ),
+    *_of(
+        "leader/threshold_monitor.py",
+        ("and await self._alerts.cross(found):", "and (await self._alerts.cross(found) or True):"),
+    ),
+    *_of(
+        "leader/cursor_corrector.py",
+        ("            if claimed is None:\n", "            if False:\n"),
+        ("self._right = claimed", "self._right = True"),
+        ("if self._claimed != tenure.term or identity", "if identity"),
+        ("            if count is None:\n", "            if False:\n"),
+    ),
+    *_of(
+        "leader/chain_follower.py",
+        (
+            "                if not await self._chains.write_join(join):\n                    return Arrived",
+            "                if not (await self._chains.write_join(join) or True):\n                    return Arrived",
+        ),
+        (
+            "        if changed:\n            if not await self._chains.write_join(join):\n",
+            "        if changed:\n            if not (await self._chains.write_join(join) or True):\n",
+        ),
+        ("and await self._chains.write_join(expired):", "and (await self._chains.write_join(expired) or True):"),
+    ),
+    *_of(
+        "leader/elector.py",
+        (
+            "if not await self._election.acquire(holder, self._timings.leader_ttl):",
+            "if not (await self._election.acquire(holder, self._timings.leader_ttl) or True):",
+        ),
+        ("        if not installed:\n", "        if False:\n"),
+        ("        if answer is Renewal.LOST:\n", "        if False:\n"),
+        ("        if high is None:\n", "        if False:\n"),
+        ("            if not self._outdated:\n", "            if True:\n"),
+        ("self._abstain_until = self._clock.monotonic() + self._timings.failover_check", "pass"),
+    ),
+    *_of(
+        "leader/backfiller.py",
+        ("reached, now + page.pause):", "reached, now + page.pause) or True:"),
+        ("BackfillState.DONE, self._clock.now()):", "BackfillState.DONE, self._clock.now()) and False:"),
+        ("if present is None or present.state is BackfillState.CANCELLED:", "if True:"),
+        ("if present is None or present.state is BackfillState.CANCELLED:", "if present is None:"),
+    ),
+    *_of("leader/notification_grouper.py", ("            if not inserted:\n", "            if False:\n")),
+    *_of(
+        "worker/recorder.py",
+        ("late = [finish.late for finish, won in zip(finishes, results, strict=True) if not won]", "late = []"),
+        ("zip(finishes, results, strict=True) if not won]", "zip(finishes, results, strict=True)]"),
+        ("zip(finishes, results, strict=True) if won]", "zip(finishes, results, strict=True)]"),
+    ),
+    *_of(
+        "usecases/accounts.py",
+        (
+            "await self._users.replace(after, before.stamp):",
+            "(await self._users.replace(after, before.stamp) or True):",
+        ),
+    ),
+    *_of(
+        "usecases/alerts.py",
+        ("await self._alerts.replace(after, before.rev):", "(await self._alerts.replace(after, before.rev) or True):"),
+    ),
+    *_of(
+        "usecases/job_breakers.py",
+        ("await self._breakers.replace(state, changed):", "(await self._breakers.replace(state, changed) or True):"),
+        ("closed(state, self._clock.now())):", "closed(state, self._clock.now())) or True:"),
+    ),
+    *_of(
+        "usecases/calendars.py",
+        (
+            "            if made is not None:\n",
+            "            made = made or await self._record(calendar.name)\n            if True:\n",
+        ),
+    ),
+    *_of(
+        "usecases/people.py",
+        (
+            "if await self._users.replace(changed, known[0].stamp):",
+            "if await self._users.replace(changed, known[0].stamp) or True:",
+        ),
+        (
+            "            if await self._users.create(made):\n",
+            "            if await self._users.create(made) or True:\n",
+        ),
+    ),
+    *_of(
+        "usecases/logins.py",
+        ("hashed(random), hashed(following)):", "hashed(random), hashed(following)) and False:"),
+    ),
+    *_of(
+        "usecases/edit.py",
+        (
+            "if await self._jobs.replace(edit.changed, edit.record.rev):",
+            "if await self._jobs.replace(edit.changed, edit.record.rev) or True:",
+        ),
+    ),
+)
+
+MUTANTS = MEMORY + LUA + MONGO + WORKER + LATE_INSERTS + LOOK_AHEAD + CHAINS + SHADOW + GUARDS + REFUSED

@@ -70,6 +70,8 @@ SHADOW = (
     "tests/domain/test_shadow.py",
     "tests/usecases/test_backfills.py",
 )
+REFUSED = ("tests/leader/test_refused_writes.py",)
+REFUSED_TO_PEOPLE = ("tests/usecases/test_refused_writes.py",)
 UNIT_TESTS: Mapping[str, Tests] = (
     {
         "run_writer.py": ("tests/worker/test_run_writer.py",),
@@ -78,25 +80,35 @@ UNIT_TESTS: Mapping[str, Tests] = (
         "pending_runs.py": ("tests/leader/test_pending_runs.py", "tests/usecases/test_pending_runs.py"),
         "runs.py": LATE_INSERTS,
     }
-    | dict.fromkeys(("planner.py", "reconciler.py"), (*LATE_INSERTS, *LOOK_AHEAD, *PLACEMENT))
+    | dict.fromkeys(("planner.py", "reconciler.py"), (*REFUSED, *LATE_INSERTS, *LOOK_AHEAD, *PLACEMENT))
     | dict.fromkeys(
         ("planning.py", "placement.py"), (*LOOK_AHEAD, *(f"tests/domain/test_{name}.py" for name in DOMAIN))
     )
     | {"local_queue.py": (*LOOK_AHEAD, "tests/worker/test_local_queue.py")}
-    | {"worker.py": (*LOOK_AHEAD, "tests/worker/test_local_queue.py", "tests/node/test_limits.py")}
-    | dict.fromkeys(("cluster.py", "look_ahead.py", "transitions.py", "cancellations.py", "returns.py"), LOOK_AHEAD)
+    | {"worker.py": (*LOOK_AHEAD, "tests/node/test_queue_ahead.py", "tests/node/test_limits.py")}
+    | dict.fromkeys(
+        ("cluster.py", "dispatcher.py", "look_ahead.py", "transitions.py", "cancellations.py", "returns.py"), LOOK_AHEAD
+    )
     | {"admission.py": ("tests/node/test_limits.py",)}
     | {"permits.py": tuple(f"tests/{name}.py" for name in PERMITS)}
     | {"following.py": ("tests/domain/test_following.py",)}
-    | {"chain_follower.py": ("tests/leader/test_chain_follower.py", "tests/node/test_chains.py")}
+    | {"chain_follower.py": (*REFUSED, "tests/leader/test_chain_follower.py", "tests/node/test_chains.py")}
+    | {"plan_recovery.py": REFUSED}
+    | {"threshold_monitor.py": ("tests/node/test_alert_watch.py",)}
+    | {"cursor_corrector.py": (*REFUSED, "tests/node/test_zone_changes.py")}
+    | {"elector.py": ("tests/leader/test_elector.py",)}
+    | {"backfiller.py": (*REFUSED, "tests/node/test_backfill.py")}
+    | {"recorder.py": ("tests/node/test_events.py", "tests/node/test_faults.py")}
+    | dict.fromkeys(("accounts.py", "alerts.py", "calendars.py"), REFUSED_TO_PEOPLE)
+    | {"job_breakers.py": ("tests/node/test_job_breakers.py",)}
     | {"upstream_values.py": ("tests/domain/test_upstream_values.py",)}
     | {"edit.py": (*LOOK_AHEAD, "tests/usecases/test_edit.py", "tests/usecases/test_pruning.py")}
-    | {"pruning.py": ("tests/usecases/test_pruning.py",)}
-    | {"people.py": ("tests/auth/test_single_sign_on.py",)}
+    | dict.fromkeys(("pruning.py", "ownership.py"), ("tests/usecases/test_pruning.py",))
+    | {"logins.py": ("tests/auth/test_sessions.py", "tests/auth/test_logins.py")}
+    | {"people.py": (*REFUSED_TO_PEOPLE, "tests/auth/test_single_sign_on.py")}
     | {"notification_grouper.py": ("tests/leader/test_notification_grouper.py", "tests/node/test_alert_groups.py")}
-    | dict.fromkeys(
-        ("recovery.py", "run.py", "chain.py", "splitting.py", "splitter.py", "backfill.py", "backfills.py"), SHADOW
-    )
+    | dict.fromkeys(("recovery.py", "run.py", "chain.py", "splitting.py", "backfill.py", "backfills.py"), SHADOW)
+    | {"splitter.py": (*REFUSED, *SHADOW)}
 )
 """The tests of a module that is no backend."""
 
@@ -106,17 +118,19 @@ class CannotRun(Exception):
 
 
 def suites_of(mutant: Mutant) -> list[Tests]:
-    """In order: the nearest contract, the other contracts of the same backend, the sweep and the clean-up."""
+    """In order: the nearest contract, the other contracts of the same backend, the sweep and the clean-up. For a module
+    that is no backend, its unit tests; KeyError if `UNIT_TESTS` has none.
+    """
     contracts: tuple[str, ...]
     match Path(mutant.file).parts[1]:
         case "mongo":
             contracts, variant, others = STORES, "mongodb or control", (*SWEEPS, "-k", "servers")
         case "memory":
             contracts, variant, others = (*STORES[:-1], "coordination"), "memory", (*SWEEPS, "-k", "not servers")
-        case module if module in UNIT_TESTS:
-            return [UNIT_TESTS[module]]
-        case _:
+        case "redis":
             contracts, variant, others = COORDINATION, "redis and not fakeredis", (*SWEEPS, "-k", "servers")
+        case module:
+            return [UNIT_TESTS[module]]
     nearest = NEAREST.get(Path(mutant.file).stem, "coordination")
     rest = [contract for contract in contracts if contract != nearest]
     files = [[f"tests/contracts/test_{name}.py" for name in names] for names in ([nearest], rest)]

@@ -17,7 +17,7 @@ from cronflow.domain.alerts import Alert, ReportTime
 from cronflow.domain.events import RunLong
 from cronflow.domain.job import Job, Overlap, PythonTarget, Retry
 from cronflow.domain.run import AttemptResult, Outcome
-from cronflow.domain.thresholds import DeadLetterLimits
+from cronflow.domain.thresholds import Crossing, DeadLetterLimits
 from cronflow.domain.weekdays import Weekday
 from cronflow.domain.why import RunsNow
 from cronflow.ports import Assignment
@@ -80,6 +80,23 @@ async def test_dead_letters_are_reported_once_per_crossing_and_when_they_are_ove
             "4 dead letters are open (critical at 4); see `cronflow runs report`",
             "1 dead letter is open, below 2 again",
         ]
+
+
+async def test_a_crossing_that_another_leader_has_written_is_reported_by_that_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with alerted("a", on=DEAD, dead_letters=FEW) as (cluster, receiver):
+
+        async def refused(_: Crossing) -> bool:
+            return False
+
+        monkeypatch.setattr(cluster.backends.alerts, "cross", refused)
+        await cluster.service.jobs.apply([a_job()])
+        await fail(cluster, 3)
+        assert receiver.got == []
+        monkeypatch.undo()
+        await cluster.elapse(6)
+        assert receiver.kinds == ["dead_letters"]
 
 
 async def test_only_dead_letters_of_its_jobs_count() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -202,20 +203,21 @@ async def test_a_run_that_must_not_start_twice_is_reported_lost_when_its_worker_
         assert await events_of(cluster, RunsLost) == [RunsLost("pay", 1, run)]
 
 
-async def test_an_outcome_of_a_fenced_out_attempt_is_reported() -> None:
+@pytest.mark.parametrize("outcome", [Outcome.OK, Outcome.ERROR])
+async def test_an_outcome_of_a_fenced_out_attempt_is_reported_and_no_end_of_its_run(outcome: Outcome) -> None:
     async with a_cluster("a") as cluster:
         cluster.executor.release = asyncio.Event()
-        await cluster.service.jobs.apply([a_job("report", schedule=None)])
+        cluster.executor.attempt_result = lambda _: AttemptResult(outcome)
+        await cluster.service.jobs.apply([a_job("report", schedule=None, retry=Retry(max=0))])
         run = await cluster.service.jobs.trigger("report")
         await cluster.elapse(3)
         store = cluster.backends.documents.runs
-        from dataclasses import replace
-
         fence = store[run].fence
         store[run] = replace(store[run], fence=fence + 1)
         cluster.executor.release.set()
         await cluster.elapse(3)
-        assert await events_of(cluster, FenceRejected) == [FenceRejected(run, fence, "ok")]
+        assert await events_of(cluster, FenceRejected) == [FenceRejected(run, fence, outcome)]
+        assert await events_of(cluster, RunsFailed) == []
 
 
 async def test_failures_of_one_job_are_one_event_with_a_count() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cronflow.domain.errors import InvalidInput
+from cronflow.domain.errors import Conflict, InvalidInput
 from cronflow.domain.events import Event, JobBreakerClosed, JobBreakerOpened, JobPausedAfterFailures, RunsFailed
 from cronflow.domain.job import Breaker, Delivery, Job, Overlap, PythonTarget, Retry
 from cronflow.domain.job_breaker import BreakerState
@@ -64,6 +64,28 @@ async def opened(cluster: Cluster, job: Job) -> None:
     await cluster.service.jobs.apply([job])
     await cluster.elapse(45)
     assert breaker(cluster).is_open
+
+
+async def refused(_before: BreakerState, _after: BreakerState) -> bool:
+    return False
+
+
+async def test_a_breaker_that_another_node_has_changed_is_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_cluster("a") as cluster:
+        monkeypatch.setattr(cluster.backends.breakers, "replace", refused)
+        fails(cluster)
+        await cluster.service.jobs.apply([a_job(breaker=OF_FOUR)])
+        await cluster.elapse(60)
+        assert events(cluster, JobBreakerOpened) == []
+
+
+async def test_a_breaker_that_keeps_changing_is_not_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_cluster("a") as cluster:
+        await opened(cluster, a_job(breaker=OF_FOUR))
+        monkeypatch.setattr(cluster.backends.breakers, "replace", refused)
+        with pytest.raises(Conflict, match="the circuit breaker of job 'shop' keeps changing"):
+            await cluster.service.jobs.close_breaker("shop")
+        assert events(cluster, JobBreakerClosed) == []
 
 
 async def test_a_job_whose_attempts_fail_opens_its_breaker_and_is_not_retried() -> None:

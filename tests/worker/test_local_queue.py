@@ -40,7 +40,7 @@ def test_a_run_that_was_dispatched_when_it_was_due_waits_since_its_instant() -> 
 
 def test_of_two_dispatches_of_a_run_the_newer_one_stays() -> None:
     waiting = LocalQueue()
-    for fence in (101, 102, 100, 102):
+    for fence in (101, 102, 102, 100):
         waiting.add(a_queued("a", fence=fence))
     assert waiting.fences() == {"a@1": 102}
     assert len(waiting.remove_due(T0)) == 1

@@ -47,6 +47,7 @@ from pymongo.uri_parser import parse_uri
 from cronflow.backends.mongo.indexes import INDEXES
 from cronflow.circuit_breaker import Circuit, CircuitOpen
 from cronflow.domain import metrics
+from cronflow.domain.cluster import PROTOCOL
 from cronflow.domain.errors import AccessDenied, BackendUnavailable, InvalidInput, Problem
 from cronflow.ports import UNMETERED, Meter
 
@@ -84,6 +85,12 @@ log = logging.getLogger(__name__)
 logging.getLogger("pymongo").setLevel(logging.CRITICAL)
 
 
+def _newer_data(protocol: int) -> Problem:
+    """The problem of data that a newer version may have written in a form that this one does not know."""
+    what = f"a newer version of CronFlow has led this cluster (protocol {protocol}; this version knows {PROTOCOL})"
+    return Problem("MongoDB", what, "install the version that led it, or restore a backup from before the upgrade")
+
+
 def mongo_circuit() -> Circuit:
     """The circuit breaker of a process's MongoDB. Only an unavailable server is a failure, not a refused command."""
     return Circuit("MongoDB", failures=FAILURES_TO_OPEN, reset_s=RESET_S, counts=(BackendUnavailable,))
@@ -100,7 +107,8 @@ class MongoDatabase:
     """The database of one namespace, as an async context manager.
 
     Entering creates the indexes, which needs a majority. It raises BackendUnavailable if the server does not answer, is
-    not a replica set, or is older than 5.0; InvalidInput for an invalid URL. Clients of one process share a `circuit`.
+    not a replica set, or is older than 5.0; InvalidInput for an invalid URL, and if a newer protocol has led the
+    cluster: then it changes nothing. Clients of one process share a `circuit`.
     """
 
     def __init__(
@@ -153,6 +161,9 @@ class MongoDatabase:
                     )
                 if hello["maxWireVersion"] < OLDEST_WIRE_VERSION:
                     raise BackendUnavailable("MongoDB", self.address, "it is older than 5.0")
+                leader = await self._database["control"].find_one({"_id": "leader"}) or {}
+            if (protocol := leader.get("proto", PROTOCOL)) > PROTOCOL:
+                raise InvalidInput(_newer_data(protocol))
             await self.make_indexes()
         except BaseException:
             self._close()

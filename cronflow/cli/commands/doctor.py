@@ -205,6 +205,8 @@ async def servers(read: Settings) -> list[CheckResult]:
             ]
     except BackendUnavailable as error:
         return [_unavailable(name, urls[name], error) for name in urls]
+    except InvalidInput as error:
+        return [CheckResult("servers", "failed", f"{one.place}: {one.what}", one.remedy) for one in error.problems]
     except CronFlowError as error:
         return [
             CheckResult("servers", "failed", str(error), "correct the URLs; cronflow config show prints their sources")
