@@ -1,7 +1,8 @@
 """A `cronflow` program for the blocks of the documentation, without a terminal and without fixed ports.
 
 One process imports CronFlow and forks for each command, because starting Python and importing the drivers takes far
-longer than most commands. It answers prompts, replaces ports, runs `cronflow dev` in memory, and sends Ctrl-C to
+longer than most commands. It answers prompts, replaces ports, runs `cronflow dev` in memory and `cronflow chaos` only
+to its help, and sends Ctrl-C to
 commands that never end, once they have printed something. Otherwise commands run unchanged.
 """
 
@@ -71,6 +72,9 @@ def adapted(words: list[str]) -> tuple[list[str], str | None]:
             if "CRONFLOW_ADMIN_PASSWORD_FILE" not in os.environ:
                 os.environ["CRONFLOW_ADMIN_PASSWORD"] = PASSWORD
             return [*words, "--port", "0"], None
+        case ["chaos", *_]:
+            # Its options are read, and no cluster is broken.
+            return [*words, "--help"], None
         case ["dev", *rest]:
             return [
                 "dev",
