@@ -1,9 +1,9 @@
 """A `cronflow` program for the blocks of the documentation, without a terminal and without fixed ports.
 
 One process imports CronFlow and forks for each command, because starting Python and importing the drivers takes far
-longer than most commands. It answers prompts, replaces ports, runs `cronflow dev` in memory and `cronflow chaos` only
-to its help, and sends Ctrl-C to
-commands that never end, once they have printed something. Otherwise commands run unchanged.
+longer than most commands. It answers prompts, replaces ports, runs `cronflow dev` in memory, shows only the help of
+`cronflow chaos`, and sends Ctrl-C to commands that never end, once they have printed something. Otherwise commands run
+unchanged.
 """
 
 from __future__ import annotations
