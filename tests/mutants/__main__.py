@@ -48,12 +48,13 @@ def tried(chosen: list[Mutant], within_s: float) -> int:
     """Try them all, or as many as there is time for."""
     # Not above: the processes that run the tests load this module, and are to import the package from its copy.
     from cronflow.testing.embedded import MongoServer, RedisServer
-    from tests.servers import MONGO_URL, REDIS_URL, started
+    from tests.servers import MONGO_URL, REDIS_URL, fast_folder, started
 
     until = time.monotonic() + within_s
     bad = done = 0
     with ExitStack() as stack:
-        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cronflow-mutants-")))
+        on_disk = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cronflow-mutants-")))
+        home = stack.enter_context(fast_folder(on_disk))
         for name in ("package", "redis", "mongo"):
             (home / name).mkdir()
         servers = {

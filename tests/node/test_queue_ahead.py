@@ -12,8 +12,8 @@ from cronflow.domain.run import RunState
 from cronflow.domain.schedule.kinds import Once
 from cronflow.worker import worker
 from cronflow.worker.throughput import MOST_AHEAD
-from tests.contracts.builders import a_job, an_assignment
-from tests.node.cluster import Cluster, a_cluster
+from tests.contracts.builders import a_job, a_run, an_assignment
+from tests.node.cluster import Cluster, a_cluster, worker_of
 
 SECOND = timedelta(seconds=1)
 
@@ -64,6 +64,25 @@ async def test_what_waits_behind_long_runs_is_given_to_another_node() -> None:
         held.set()
         await cluster.elapse(1)
         assert {(run.state, run.attempt) for run in cluster.runs} == {(RunState.SUCCEEDED, 1)}
+
+
+async def test_what_a_node_takes_beyond_its_slots_waits_for_one() -> None:
+    """It takes more than it has slots after runs that were sent before their instant; these are due."""
+    async with a_cluster("a", slots=2) as cluster:
+        held = cluster.executor.release = asyncio.Event()
+        (node,) = cluster.nodes
+        memory, queue = cluster.backends.memory, cluster.backends.queue
+        worker_of(node)._early_lately = True
+        names, now = [f"job-{n}" for n in range(5)], cluster.clock.now()
+        await cluster.backends.runs.insert([a_run(name, now, id=f"{name}@1", node=node.id) for name in names])
+        taken = [an_assignment(f"{name}@1", 100, job=a_job(name)) for name in names]
+        assert await queue.dispatch(memory.term, memory.redis_epoch or "", {node.id: taken}, waited_s=0)
+        # After a second it would give them back.
+        await cluster.elapse(0.5)
+        assert len(cluster.executor.starts) == 2
+        held.set()
+        await cluster.elapse(1)
+        assert len(cluster.executor.starts) == 5
 
 
 async def test_runs_start_at_once_behind_items_that_lay_too_long() -> None:

@@ -1,7 +1,7 @@
 """`make upgrade-test`: upgrades under load, with two versions side by side, and checks every run.
 
     python -m tests.upgrade                    every part
-    python -m tests.upgrade across within      some of them
+    python -m tests.upgrade within             one of them
     python -m tests.upgrade --folder DIR       keep the environments and the logs of the nodes there
 
 * `across`: from 0.6.0 to this tree, node by node, with each of them as the leader of the other, and killed leaders.
@@ -35,6 +35,7 @@ from tests.upgrade.verdict import judged, table
 
 EARLIER = "0.6.0"
 PARTS = ("across", "within", "newer")
+EVERY = "all"
 
 Scenario = Callable[[MixedCluster, Release, Release], Awaitable[History]]
 
@@ -68,12 +69,19 @@ async def tried(scenario: Scenario, first: Release, second: Release, folder: Pat
     return verdict.holds
 
 
-async def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit status."""
+def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The parts to run, and the folder."""
     parser = argparse.ArgumentParser(prog="python -m tests.upgrade", description=__doc__.partition("\n")[0])
-    parser.add_argument("parts", nargs="*", default=PARTS, choices=PARTS)
+    parser.add_argument("part", nargs="?", default=EVERY, choices=[EVERY, *PARTS])
     parser.add_argument("--folder", type=Path, help="keep environments and logs in this folder")
     options = parser.parse_args(arguments)
+    options.parts = PARTS if options.part == EVERY else (options.part,)
+    return options
+
+
+async def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit status."""
+    options = parsed(arguments)
     holds = True
     with tempfile.TemporaryDirectory(prefix="cronflow-upgrade-") as temporary:
         folder = (options.folder or Path(temporary)).absolute()

@@ -14,6 +14,7 @@ from cronflow.testing.history.checker import Violation
 from cronflow.testing.history.history import END, START, Noted
 from tests.children import ROOT
 from tests.upgrade import releases
+from tests.upgrade.__main__ import parsed
 from tests.upgrade.cluster import Stage
 from tests.upgrade.releases import CannotBuild, commit_of, next_minor, next_patch, substituted, version_of
 from tests.upgrade.verdict import Verdict, table
@@ -25,6 +26,13 @@ SECOND = timedelta(seconds=1)
 
 def line(word: str, node: str, seconds: int) -> Noted:
     return Noted(word, "tick@1", 1, node, NOON + seconds * SECOND)
+
+
+def test_without_words_every_part_runs() -> None:
+    assert parsed([]).parts == ("across", "within", "newer")
+    assert parsed(["within"]).parts == ("within",)
+    with pytest.raises(SystemExit):
+        parsed(["without"])
 
 
 def test_the_next_versions() -> None:
