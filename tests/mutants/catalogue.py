@@ -639,6 +639,7 @@ LUA: tuple[Mutant, ...] = (
         "backends/redis/lua/members.lua",
         ("if json then", "json = json or redis.call('GET', ARGV[1] .. 'node:' .. seen[1])\n  if json then"),
         (" == '1' then drain = 1 end", " then drain = 1 end"),
+        ("  elseif ARGV[2] == '1' then", "  else"),
     ),
     *_of(
         "backends/redis/lua/dispatch.lua",

@@ -212,7 +212,7 @@ LACKING: list[tuple[str, str, list[str]]] = [
     ("resetkeys ~other:*", "readWrite", ["Redis", "key"]),
     ("resetchannels", "readWrite", ["Redis", "may not run publish, subscribe on"]),
     ("", "read", ["MongoDB", "may not run createIndexes on the database cronflow_", "readWrite"]),
-    ("", "", ["MongoDB", "may not run createIndexes on the database cronflow_", "readWrite"]),
+    ("", "", ["MongoDB", "may not run find on the database cronflow_", "readWrite"]),
 ]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cronflow.documents import parse_job
-from cronflow.testing.history.checker import Violation
+from cronflow.testing.history.checker import RULES, Violation
 from cronflow.testing.history.history import END, START, Noted
 from tests.children import ROOT
 from tests.upgrade import releases
@@ -109,6 +109,7 @@ def test_the_table_has_each_stage_the_counts_and_the_violations() -> None:
     _, one, counts, shown = table([stage], Verdict(1200, 0, 0, 1100, 1150, [twice]))
     assert " ".join(one.split()) == "one follower replaced 0.6.0 1 of 0.13.0, 2 of 0.6.0 12 on 0.13.0, 41 on 0.6.0"
     assert counts == (
-        "1,200 instants due, 1,100 runs, 1,150 starts: lost 0, doubled 0, committed twice 1, violations of 15 rules 1"
+        "1,200 instants due, 1,100 runs, 1,150 starts: lost 0, doubled 0, committed twice 1, "
+        f"violations of {len(RULES)} rules 1"
     )
     assert shown == "  H2 tick@1: it ended 2 times"
