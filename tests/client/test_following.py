@@ -168,6 +168,7 @@ async def test_ticks_go_on_without_a_gap_on_another_replica(replicas: Replicas) 
         assert "job_created" in [event["kind"] async for event in client.events.list(kind=["job_created"])]
 
 
+@pytest.mark.prove  # the lines take a minute to write and read on two slow cores
 async def test_a_run_of_twenty_thousand_lines_is_followed_and_found_whole(replicas: Replicas, tmp_path: Path) -> None:
     replicas.proxy.redirect(await replicas.start())
     gate = tmp_path / "gate"

@@ -14,7 +14,7 @@ from tests.model.explore import explore
 from tests.model.mutants import MUTANTS
 
 LIMIT = 1_000_000
-FIRST_STATES = 20_000
+FIRST_STATES = 6_000
 
 
 @pytest.mark.parametrize(("name", "configuration"), QUICK, ids=[name for name, _ in QUICK])
