@@ -128,16 +128,20 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
+def restore_logging() -> None:
+    """Undo what a command configured that ran in this process."""
+    if structlog.is_configured():
+        structlog.reset_defaults()
+        root = logging.getLogger()
+        root.setLevel(logging.WARNING)
+        root.handlers[:] = [handler for handler in root.handlers if type(handler) is not logging.StreamHandler]
+
+
 @pytest.fixture(autouse=True)
 def _logging() -> Iterator[None]:
-    """A command that a test runs in this process configures its logging. Undo that for the next test."""
-    configured, root = structlog.is_configured(), logging.getLogger()
-    level, handlers = root.level, list(root.handlers)
+    """A test starts with the logging of the tests, whatever a test or a fixture of its module configured before."""
     yield
-    if structlog.is_configured() and not configured:
-        structlog.reset_defaults()
-        root.setLevel(level)
-        root.handlers[:] = handlers
+    restore_logging()
 
 
 @pytest.fixture(autouse=True)

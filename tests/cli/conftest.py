@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from cronflow.cli import connect
 from cronflow.cli.main import app
+from cronflow.cli.process_log import LogFormat, configure
 from cronflow.cli.terminal import times
 from tests.cli.scene import NOON, Scene
 
@@ -26,6 +27,12 @@ def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(times, "now", lambda: NOON)
+
+
+@pytest.fixture
+def logged_to_stderr() -> None:
+    """The logs of an API in this process are no output of a command."""
+    configure("warn", LogFormat.TEXT)
 
 
 @pytest.fixture

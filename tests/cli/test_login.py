@@ -26,6 +26,8 @@ from tests.cli.scene import Scene
 from tests.cli.served import Served, serving
 from tests.cli.test_imports import HEAVY, SCRIPT
 
+pytestmark = pytest.mark.usefixtures("logged_to_stderr")
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Served]:

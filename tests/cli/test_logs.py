@@ -4,24 +4,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
 
 import orjson
 import pytest
 import structlog
 
 from cronflow.cli.process_log import LogFormat, People, configure
-
-
-@pytest.fixture(autouse=True)
-def _restored() -> Iterator[None]:
-    """Restore the logging of the process."""
-    root = logging.getLogger()
-    before = (root.level, list(root.handlers))
-    yield
-    structlog.reset_defaults()
-    root.setLevel(before[0])
-    root.handlers[:] = before[1]
 
 
 def test_a_line_for_people_has_time_level_event_and_fields(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,6 @@ import structlog
 from cronflow.cli.process_log import MASK, SHORTEST, LogFormat, Masking, configure, log_of
 from cronflow.config import Settings
 from cronflow.config.settings import FIELDS, secrets_of
-from tests.cli.test_logs import _restored as _restored
 
 KEY = bytes(range(32))
 SETTINGS = Settings(

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 
 from cronflow.bootstrap import api, node
 from cronflow.domain.errors import BackendUnavailable
@@ -17,15 +14,9 @@ from tests.cli.conftest import Cli
 
 
 @pytest.fixture(autouse=True)
-def _restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Restore the logging and the import path of the process."""
-    root = logging.getLogger()
-    before = (root.level, list(root.handlers))
+def _restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restore the import path of the process."""
     monkeypatch.setattr(sys, "path", list(sys.path))
-    yield
-    structlog.reset_defaults()
-    root.setLevel(before[0])
-    root.handlers[:] = before[1]
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ from tests.cli.conftest import Cli, parsed
 from tests.cli.served import Served, serving
 from tests.provider import Provider, providing
 
+pytestmark = pytest.mark.usefixtures("logged_to_stderr")
+
 
 @pytest.fixture(scope="module")
 def provider() -> Iterator[Provider]:
