@@ -38,6 +38,7 @@ from cronflow.leader.pending_runs import PendingRuns
 from cronflow.leader.plan_recovery import PlanRecovery
 from cronflow.leader.planner import Planner
 from cronflow.leader.reconciler import Reconciler, SpoolGrace
+from cronflow.leader.role_guard import guarded
 from cronflow.leader.splitter import Splitter
 from cronflow.leader.unplaced import UnplacedReporter
 from cronflow.node.cluster_clock import ClusterClock
@@ -91,6 +92,8 @@ LEADER_ROLES = frozenset(
         "alert evaluator",
     }
 )
+"""They have short steps and must not hang."""
+LONG_LEADER_ROLES = frozenset({"job health monitor"})
 
 
 def build_node(
@@ -431,6 +434,9 @@ def build_node(
             long_runs=lambda: long_run_monitor.current,
         )
         roles += [NodeRole("alert evaluator", evaluator.step, evaluator.wake), sender.role]
+    roles = [
+        guarded(role, elector.role_failed) if role.name in LEADER_ROLES | LONG_LEADER_ROLES else role for role in roles
+    ]
     register_node_metrics(
         meter,
         clock=clock,

@@ -110,6 +110,7 @@ class Elector:
         self._others_first_until = 0.0
         self._free_since: float | None = None
         self._notified = False
+        self._failure: str | None = None
         self._stopped = False
         self._seen_at = clock.monotonic()
         self.willing = True
@@ -144,6 +145,11 @@ class Elector:
             reason = self._unfit()
             if self.tenure is not None and reason is not None:
                 self._stand_down(reason)
+            failure, self._failure = self._failure, None
+            if self.tenure is not None and failure is not None:
+                self._let_others_go_first()
+                await self._give_back(failure)
+                return SIGNAL_JITTER_S
             if self.tenure is not None:
                 return await self._renew_when_due()
             await self._return_key()
@@ -166,6 +172,11 @@ class Elector:
         """A role found proof of a newer leader."""
         if self._tenure is not None:
             self._stand_down(reason)
+
+    def role_failed(self, reason: str) -> None:
+        """A role of this leader met an unexpected error. May be called from any thread."""
+        self._failure = reason
+        self.wake.set()
 
     # --------------------------------------------------------------------------------------------------- leading
 
@@ -251,13 +262,16 @@ class Elector:
 
     async def _leave_to_others(self) -> None:
         """MongoDB has been unavailable for too long, perhaps only from this node."""
-        self._others_first_until = self._clock.monotonic() + self._timings.abstain
-        self._free_since = None
+        self._let_others_go_first()
         try:
             await self._return_key()
         finally:
             # Last, so that this role reports the outage before others, which only stop asking, seem to end it.
             self._stand_down("MongoDB is unavailable")
+
+    def _let_others_go_first(self) -> None:
+        self._others_first_until = self._clock.monotonic() + self._timings.abstain
+        self._free_since = None
 
     # ------------------------------------------------------------------------------------------------- following
 

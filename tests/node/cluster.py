@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -44,7 +45,8 @@ def elector_of(node: Node) -> Elector:
 
 def planner_of(node: Node) -> Planner:
     """The planner of a node."""
-    (planner,) = [role.step.__self__ for role in node._roles if role.name == "planner"]  # type: ignore[attr-defined]
+    (guarded,) = [role for role in node._roles if role.name == "planner"]
+    planner = inspect.getclosurevars(guarded.step).nonlocals["role"].step.__self__
     assert isinstance(planner, Planner)
     return planner
 
