@@ -17,7 +17,7 @@ from cronflow.chaos.faults import FaultKind, FaultPlace, FaultTarget
 from cronflow.chaos.jobs import the_jobs
 from cronflow.domain.cluster import Backlog
 from cronflow.domain.errors import BackendUnavailable, CronFlowError
-from cronflow.domain.events import LeaderElected, LeaderSteppedDown, kind_of
+from cronflow.domain.events import LeaderElected, LeaderSteppedDown, RecordedEvent, RoleFailed, kind_of
 from cronflow.domain.run import ENDED, RunState, run_id
 from cronflow.ports import RunQuery
 from cronflow.testing.history import records
@@ -122,7 +122,7 @@ class Experiment:
                 task.cancel()
             await asyncio.wait(beside)
         healed = await self._recover(editors)
-        leads = await self._leads(began)
+        events = await self._events(began)
         if last:
             # Nodes write late and spooled outcomes before they exit.
             await self.cluster.stop_nodes()
@@ -143,11 +143,12 @@ class Experiment:
             until=healed.replace(microsecond=0),
             healed=healed,
             ends_within=timedelta(seconds=HANDLED_WITHIN_S),
+            failures=[(one.event.node, one.event.text) for one in events if isinstance(one.event, RoleFailed)],
         )
         if not last:
             for job in reversed(jobs):
                 await self.cluster.service.jobs.delete(job.name)
-        return Observed(history, leads, self._injected)
+        return Observed(history, _leads(events), self._injected)
 
     # ---------------------------------------------------------------------------------------------- faults
 
@@ -299,9 +300,9 @@ class Experiment:
             logs = self.cluster.folder / "logs"
             raise CronFlowError(f"not within {seconds:.0f} s: {what}{reason}; see the logs in {logs}") from None
 
-    async def _leads(self, began: datetime) -> Leads:
-        """From the event log, from the beginning on."""
-        kinds = {kind_of(LeaderElected), kind_of(LeaderSteppedDown)}
+    async def _events(self, began: datetime) -> Sequence[RecordedEvent]:
+        """Those about leaders, from the beginning on, oldest first."""
+        kinds = set(map(kind_of, (LeaderElected, LeaderSteppedDown, RoleFailed)))
         found, before = [], ""
         while True:
             page = await self.cluster.service.backends.events.find(kinds=kinds, since=began, before=before, limit=PAGE)
@@ -309,11 +310,7 @@ class Experiment:
             if len(page) < PAGE:
                 break
             before = page[-1].id
-        events = sorted(found, key=lambda one: one.at)
-        return Leads(
-            [(one.event.term, one.at) for one in events if isinstance(one.event, LeaderElected)],
-            [(one.event.term, one.at) for one in events if isinstance(one.event, LeaderSteppedDown)],
-        )
+        return sorted(found, key=lambda one: one.at)
 
     def _elections(self) -> list[Elected]:
         """The elections in the logs of the nodes."""
@@ -323,6 +320,13 @@ class Experiment:
                 words = dict(re.findall(r"(\w+)=['\"]?([^\s'\"]+)", line))
                 found.append(Elected(int(words["term"]), words["node"]))
         return found
+
+
+def _leads(events: Sequence[RecordedEvent]) -> Leads:
+    return Leads(
+        [(one.event.term, one.at) for one in events if isinstance(one.event, LeaderElected)],
+        [(one.event.term, one.at) for one in events if isinstance(one.event, LeaderSteppedDown)],
+    )
 
 
 def _fault(injected: Injected) -> Fault:

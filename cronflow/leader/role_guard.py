@@ -20,7 +20,7 @@ RETRY_S = 5.0
 log = structlog.get_logger("cronflow.node")
 
 
-def guarded(role: NodeRole, failed: Callable[[str], None]) -> NodeRole:
+def guarded(role: NodeRole, failed: Callable[[str, str], None]) -> NodeRole:
     """The role, but an unexpected error in a step is logged and passed on to `failed` instead of ending the process."""
 
     async def step() -> float:
@@ -30,7 +30,7 @@ def guarded(role: NodeRole, failed: Callable[[str], None]) -> NodeRole:
             raise
         except Exception as error:
             log.exception("a role of the leader failed", role=role.name)
-            failed(f"the {role.name} failed: {type(error).__name__}: {error}")
+            failed(role.name, f"{type(error).__name__}: {error}")
             return RETRY_S
 
     return NodeRole(role.name, step, role.wake)

@@ -11,7 +11,7 @@ import pytest
 
 from cronflow.bootstrap import roles
 from cronflow.domain.errors import BackendUnavailable
-from cronflow.domain.events import LeaderSteppedDown
+from cronflow.domain.events import LeaderSteppedDown, RoleFailed, kind_of
 from cronflow.domain.run import RunState
 from cronflow.leader.role_guard import guarded
 from cronflow.node.role_loop import NodeRole, Wake
@@ -29,13 +29,13 @@ async def test_an_outage_of_a_store_is_not_unexpected() -> None:
         raise BackendUnavailable("Redis", "redis:6379", "refused")
 
     with pytest.raises(BackendUnavailable):
-        await guarded(NodeRole("planner", away, Wake()), lambda _: None).step()
+        await guarded(NodeRole("planner", away, Wake()), lambda *_: None).step()
 
 
 async def test_whatever_role_fails_another_node_leads_and_both_work_on(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = ""
 
-    def breaking(role: NodeRole, failed: Callable[[str], None]) -> NodeRole:
+    def breaking(role: NodeRole, failed: Callable[[str, str], None]) -> NodeRole:
         async def step() -> float:
             nonlocal broken
             if broken == role.name:
@@ -47,7 +47,7 @@ async def test_whatever_role_fails_another_node_leads_and_both_work_on(monkeypat
 
     monkeypatch.setattr(roles, "guarded", breaking)
     reasons = []
-    async with a_cluster("a", "b") as cluster:
+    async with a_cluster("a", "b", guarded=True) as cluster:
         await cluster.service.jobs.apply(jobs(every="5s", count=3))
         # Without a notifier no node evaluates alerts.
         for name in sorted((roles.LEADER_ROLES | roles.LONG_LEADER_ROLES) - {"alert evaluator"}):
@@ -77,7 +77,7 @@ async def test_where_every_node_meets_the_error_all_go_on_running_and_the_rest_i
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A record that no node can read, until somebody mends it."""
-    async with a_cluster("a", "b", "c") as cluster:
+    async with a_cluster("a", "b", "c", guarded=True) as cluster:
         cluster.executor.release = asyncio.Event()
         await cluster.service.jobs.apply(jobs(every="1m", count=3))
         await cluster.elapse(62)
@@ -106,7 +106,7 @@ async def test_where_every_node_meets_the_error_all_go_on_running_and_the_rest_i
 
 
 async def test_a_node_alone_leads_again() -> None:
-    async with a_cluster("a") as cluster:
+    async with a_cluster("a", guarded=True) as cluster:
         await cluster.service.jobs.apply(jobs(every="5s", count=3))
         (leader,) = cluster.leaders
         left_behind = cluster.backends.plans.left_behind
@@ -121,6 +121,7 @@ async def test_a_node_alone_leads_again() -> None:
             cluster.backends.plans.left_behind = once  # type: ignore[method-assign]
         await cluster.elapse(20)
         matched(cluster)
-        assert [one.reason for one in await stepped_down(cluster)] == [
-            "the plan recovery failed: TypeError: a record"
-        ] * 3
+        reasons = [one.reason for one in await stepped_down(cluster)]
+        assert reasons == ["the plan recovery failed: TypeError: a record"] * 3
+        found = await cluster.backends.events.find(kinds={kind_of(RoleFailed)}, limit=10)
+        assert [one.event for one in found] == [RoleFailed("a", "plan recovery", "TypeError: a record")] * 3

@@ -195,7 +195,7 @@ async def test_river_1161_a_leader_one_of_whose_roles_is_broken_does_not_lead_on
     """river #1161: a role of the leader failed at its start and the others went on, so that the cluster was led in
     part until the lead changed by chance.
     """
-    async with a_cluster("a", "b") as cluster:
+    async with a_cluster("a", "b", guarded=True) as cluster:
         await cluster.service.jobs.apply(jobs(every="5s", count=3))
         await cluster.elapse(6)
         (leader,) = cluster.leaders

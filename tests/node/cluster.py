@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+from cronflow.bootstrap import roles
 from cronflow.bootstrap.roles import build_node
 from cronflow.domain.capabilities import Capabilities
 from cronflow.domain.job import Job
@@ -45,8 +46,7 @@ def elector_of(node: Node) -> Elector:
 
 def planner_of(node: Node) -> Planner:
     """The planner of a node."""
-    (guarded,) = [role for role in node._roles if role.name == "planner"]
-    planner = inspect.getclosurevars(guarded.step).nonlocals["role"].step.__self__
+    (planner,) = [role.step.__self__ for role in node._roles if role.name == "planner"]  # type: ignore[attr-defined]
     assert isinstance(planner, Planner)
     return planner
 
@@ -213,8 +213,11 @@ async def a_cluster(
     catch_up: CatchUpOptions = UNLIMITED,
     timings: Timings | None = None,
     ahead: bool = True,
+    guarded: bool = False,
 ) -> AsyncIterator[Cluster]:
-    """Nodes that have found their leader; stopped, and their failures raised, at the end."""
+    """Nodes that have found their leader; stopped, and their failures raised, at the end. Unless the roles of the
+    leader are guarded, an unexpected error in one is a failure too.
+    """
     clock = FakeClock()
     timings = timings or Timings(look_ahead=look_ahead)
     backends = memory_backends(clock, lock_s=timings.job_lock, ahead=ahead)
@@ -229,16 +232,17 @@ async def a_cluster(
         timings=timings,
         catch_up=catch_up,
     )
-    for name in names:
-        cluster.start(name, slots=slots)
-    try:
-        await cluster.elapse(1.0)
-        yield cluster
-        for task in cluster.tasks.values():
-            if task.done():
-                task.result()
-    finally:
-        for task in cluster.tasks.values():
-            task.cancel()
-        if cluster.tasks:
-            await asyncio.wait(cluster.tasks.values())
+    with nullcontext() if guarded else mock.patch.object(roles, "guarded", lambda role, _failed: role):
+        for name in names:
+            cluster.start(name, slots=slots)
+        try:
+            await cluster.elapse(1.0)
+            yield cluster
+            for task in cluster.tasks.values():
+                if task.done():
+                    task.result()
+        finally:
+            for task in cluster.tasks.values():
+                task.cancel()
+            if cluster.tasks:
+                await asyncio.wait(cluster.tasks.values())

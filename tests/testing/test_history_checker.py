@@ -408,6 +408,7 @@ FORGED: Sequence[tuple[str, str, Forge]] = [
     ("H20", "a guarded start after a cancellation", lambda h: replace(h, cancels=[CancelAck(PAYMENT[1], 202, at(59))])),
     ("H21", "a fire of a paused job that ran", with_pause),
     ("H22", "a dispatch in maintenance", lambda h: replace(h, maintenance=[MAINTENANCE])),
+    ("H23", "an unexpected error", lambda h: replace(h, failures=[("n1", "the planner failed: KeyError: 'x'")])),
     ("H11", "started and not recorded", lambda h: with_lines(quiet(h), Noted(START, REPORT[0], 77, "n1", at(0)))),
 ]
 

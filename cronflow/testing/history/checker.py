@@ -1,4 +1,4 @@
-"""The checker of histories: the rules H1 to H22, each a function that yields what contradicts the protocol. Those from
+"""The checker of histories: the rules H1 to H23, each a function that yields what contradicts the protocol. Those from
 H16 on are in `operator_rules`.
 
 It shares with the code that it judges the values, the table of transitions and nothing that plans, places or recovers:
@@ -394,6 +394,11 @@ def _labels(split: Split) -> list[str]:
     return names if split.only is None else [names[n] for n in split.only]
 
 
+def nothing_unexpected_happens(history: History) -> Breaches:
+    """H23: whatever is done to it, no part of the cluster meets an error that it does not expect."""
+    yield from history.failures
+
+
 RULES: Mapping[str, Callable[[History], Breaches]] = {
     "H1": each_instant_lies_in_one_run,
     "H2": one_outcome_is_accepted_and_the_sink_has_it,
@@ -417,6 +422,7 @@ RULES: Mapping[str, Callable[[History], Breaches]] = {
     "H20": operator_rules.nothing_cancelled_starts,
     "H21": operator_rules.no_fire_of_a_held_job_runs,
     "H22": operator_rules.nothing_is_dispatched_in_maintenance,
+    "H23": nothing_unexpected_happens,
 }
 
 

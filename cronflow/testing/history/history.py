@@ -118,7 +118,7 @@ class History:
     `jobs` are all records, tombstones included, `earlier` the versions before the present ones, `intents` the ids of
     the plan intents that are left. Instants before `until` are judged. There were no faults after `healed`; what was
     open then has `ends_within` to end. `backfills` are the backfills with their instants, `capacities` what nodes
-    announce to have, by name.
+    announce to have, by name. `failures` are unexpected errors, each with the node that met it.
     """
 
     jobs: Sequence[JobRecord]
@@ -139,6 +139,7 @@ class History:
     cancels: Sequence[CancelAck] = ()
     drains: Sequence[DrainAck] = ()
     maintenance: Sequence[MaintenanceAck] = ()
+    failures: Sequence[tuple[str, str]] = ()
 
     def versions(self, job: str) -> Sequence[Version]:
         """All of them, the present one last."""
