@@ -1,9 +1,9 @@
 """Cluster time: the median of the clocks of this node, Redis and MongoDB, so that no wrong clock fires a job early.
 
 It only decides *when* to act; safety depends on no clock. The servers' clocks are sampled, and the monotonic clock
-carries the time forward in between. It never steps back, and it accepts a step forward of more than five seconds only
-when three samples from two servers agree: one wrong reply must not run tomorrow's schedule today. A node whose own
-clock is wrong does not lead, and when no two clocks agree no node leads.
+carries the time forward in between. From the first sample on it never steps back, and it accepts a step forward of more
+than five seconds only when three samples from two servers agree: one wrong reply must not run tomorrow's schedule
+today. A node whose own clock is wrong does not lead, and when no two clocks agree no node leads.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ class ClusterTime:
                     accepted = max(candidate, self._last[0])
             if accepted == candidate:
                 self._since_step.clear()
-            self._last = (accepted, monotonic)
+            if self._offsets:
+                # Before, it is only this node's clock, which may be ahead: the time would then stand still.
+                self._last = (accepted, monotonic)
             return datetime.fromtimestamp(accepted, UTC)
 
     def offset_s(self, wall: datetime, monotonic: float) -> dict[str, float]:

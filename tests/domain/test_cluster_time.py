@@ -58,6 +58,18 @@ def test_a_node_without_samples_uses_its_own_clock() -> None:
     assert Scene(local=HOUR).now() == T0 + HOUR
 
 
+def test_what_a_node_took_for_the_time_before_its_first_sample_does_not_count() -> None:
+    """A node that started with a clock an hour ahead led with a time that stood still, once its clock was set right."""
+    scene = Scene(local=HOUR)
+    assert scene.now() == scene.true + HOUR
+    scene.sample()
+    assert scene.now() == scene.true
+    scene.local = timedelta(0)
+    for _ in range(3):
+        scene.elapsed += 1
+        assert scene.now() == scene.true
+
+
 def test_a_sample_is_taken_to_be_read_halfway_between_question_and_answer() -> None:
     time = ClusterTime()
     time.observe("Redis", T0, asked=10.0, answered=12.0)

@@ -88,6 +88,17 @@ FOUND = [
         look_ahead=2.0,
         seed=137,
     ),
+    # A node that had started with a clock an hour ahead led after it was set right, with a time that stood still.
+    Story(
+        jobs=["allow", "forbid"],
+        steps=[
+            Step("step a clock", seconds=3600.0),
+            Step("kill", then=5.0),
+            Step("step down", then=5.0),
+            *[Step("kill", flag=True, then=5.0)] * 3,
+        ],
+        nodes=2,
+    ),
 ]
 
 

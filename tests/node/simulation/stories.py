@@ -260,7 +260,7 @@ class Teller:
 
     def do_step_a_clock(self, step: Step) -> None:
         if (node := self._node(step)) is not None:
-            node._clock._local.skew = step.seconds * SECOND  # type: ignore[attr-defined]
+            self.world.step_clock(node_name(node.id), step.seconds * SECOND)
             self.world.fault(f"the clock of {node.id} is off by {step.seconds:g} s")
 
     def do_step_all_clocks(self, step: Step) -> None:

@@ -132,6 +132,7 @@ class World:
         self.gone: dict[str, float] = {}
         self.ends: list[tuple[float, Callable[[], None]]] = []
         self.cut: set[tuple[str, str]] = set()
+        self.skews: dict[str, timedelta] = {}
         self.people: set[asyncio.Task[None]] = set()
         self.earlier = [self.memory.copy()]
         self._before = self.faults.before
@@ -157,7 +158,7 @@ class World:
     def begin(self, name: str) -> None:
         """A node starts."""
         token = ACTING.set(name)
-        self.cluster.start(name, slots=self.slots, capacity=CAPACITY)
+        self.cluster.start(name, slots=self.slots, capacity=CAPACITY, skew=self.skews.get(name, timedelta(0)))
         ACTING.reset(token)
 
     def nodes(self, *, leading: bool = False) -> list[Node]:
@@ -172,6 +173,13 @@ class World:
         self.loop.continue_node(name)
         self.gone[name] = self.cluster.clock.monotonic() + GONE_S
         await self.cluster.kill(node)
+
+    def step_clock(self, name: str, skew: timedelta) -> None:
+        """The clock of this machine is off from now on, also when its node starts again."""
+        self.skews[name] = skew
+        for node in self.nodes():
+            if node_name(node.id) == name:
+                node._clock._local.skew = skew  # type: ignore[attr-defined]
 
     def start_again(self) -> None:
         """Those that were killed long enough ago, and those that have ended: stopped, or without a server at their
@@ -291,8 +299,8 @@ class World:
         self.faults.heal()
         for name in self.loop.stopped:
             self.loop.continue_node(name)
-        for node in self.nodes():
-            node._clock._local.skew = timedelta(0)  # type: ignore[attr-defined]
+        for name in self.names:
+            self.step_clock(name, timedelta(0))
         await self.elapse(STEP_S)
         while self.gone or any(node._stop.is_set() for node in self.nodes()):
             await self.elapse(STEP_S)
