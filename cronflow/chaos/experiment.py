@@ -15,17 +15,13 @@ from cronflow.chaos.cluster import NAMESPACE, ChaosCluster
 from cronflow.chaos.editors import Editors
 from cronflow.chaos.faults import FaultKind, FaultPlace, FaultTarget
 from cronflow.chaos.jobs import the_jobs
-from cronflow.domain.cluster import Backlog
-from cronflow.domain.errors import BackendUnavailable, CronFlowError
+from cronflow.chaos.recovery import HANDLED_WITHIN_S, Recovery
+from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.events import LeaderElected, LeaderSteppedDown, RecordedEvent, RoleFailed, kind_of
-from cronflow.domain.run import ENDED, RunState, run_id
-from cronflow.ports import RunQuery
 from cronflow.testing.history import records
 from cronflow.testing.history.history import Elected, Fault, History
 
-OPEN = [state for state in RunState if state not in ENDED]
-PAGE, MOST_JOBS = 500, 5_000
-POLL_S = 0.25
+PAGE = 500
 STALL_S = 1.0
 GAP_S = (1.0, 8.0)
 """Seconds between the starts of two faults."""
@@ -33,7 +29,6 @@ MOST_AT_ONCE = 2
 LENGTH = (0.4, 1.6)
 """Factors of the default duration."""
 BY_DEFAULT_TTL_S = 30.0
-WHOLE_WITHIN_S, HANDLED_WITHIN_S, ENDED_WITHIN_S = 120.0, 240.0, 240.0
 ELECTED = re.compile(r"leader elected.*")
 """A line in the log of a node."""
 
@@ -110,9 +105,10 @@ class Experiment:
         began = datetime.now(UTC).replace(microsecond=0)
         self._injected, self._stalls = [], []
         self.cluster.sink.lines.clear()
+        recovery = Recovery(self.cluster)
         jobs = the_jobs(self.cluster.sink.port, burst=self.burst, name=name)
         editors = Editors(self.cluster.service, [job for job in jobs if job.schedule is not None], self.rng)
-        await self._until(self.cluster.is_whole, WHOLE_WITHIN_S, "all nodes are up and one leads")
+        await recovery.whole()
         await self.cluster.service.jobs.apply(jobs)
         beside = [asyncio.create_task(editors.work()), asyncio.create_task(self._watch_this_process())]
         try:
@@ -121,13 +117,13 @@ class Experiment:
             for task in beside:
                 task.cancel()
             await asyncio.wait(beside)
-        healed = await self._recover(editors)
+        healed = await self._recover(recovery, editors)
         events = await self._events(began)
         if last:
             # Nodes write late and spooled outcomes before they exit.
             await self.cluster.stop_nodes()
         else:
-            await self._until(self._nothing_spooled, ENDED_WITHIN_S, "every outcome is recorded")
+            await recovery.recorded()
         found = await asyncio.to_thread(records.read, self.cluster.mongo.url, NAMESPACE, prefix=name, since=began)
         history = History(
             jobs=found.jobs,
@@ -242,63 +238,20 @@ class Experiment:
             if time.monotonic() - began > STALL_S:
                 self._stalls.append(Fault("this machine stalled", since, datetime.now(UTC)))
 
-    # ---------------------------------------------------------------------------------------------- recovery
+    # ------------------------------------------------------------------------------------- what is known afterwards
 
-    async def _recover(self, editors: Editors) -> datetime:
+    async def _recover(self, recovery: Recovery, editors: Editors) -> datetime:
         """Wait until everything that was due has ended, and nothing more falls due. Returns when the cluster was whole
         again.
         """
         self.say("no more faults; waiting until the cluster has recovered")
-        await self._until(self.cluster.is_whole, WHOLE_WITHIN_S, "all nodes are up and one leads")
+        await recovery.whole()
         await editors.resume_all()
         healed = datetime.now(UTC)
-        until = healed.replace(microsecond=0)
-        await self._until(lambda: self._all_handled(until), HANDLED_WITHIN_S, "every run that was due has ended")
+        await recovery.handled(healed.replace(microsecond=0))
         await editors.pause_all()
-        await self._until(self._nothing_open, ENDED_WITHIN_S, "no run is open")
+        await recovery.ended()
         return healed
-
-    async def _all_handled(self, until: datetime) -> bool:
-        """Whether every run due before `until` is planned and has ended."""
-        jobs = await self.cluster.service.backends.jobs.find(limit=MOST_JOBS)
-        if any(job.next_fire is not None and job.next_fire < until for job in jobs if job.active):
-            return False
-        pending = [
-            run_id(job.name, job.pending_run.fire)
-            for job in jobs
-            if job.pending_run is not None and job.pending_run.fire < until
-        ]
-        # The run of the last move may have no document for about two seconds.
-        stored = await self.cluster.service.backends.runs.existing(pending)
-        return len(stored) == len(pending) and not await self._open(until)
-
-    async def _nothing_spooled(self) -> bool:
-        members = await self.cluster.service.cluster.members()
-        return all(member.report.spool == Backlog() for member in members)
-
-    async def _nothing_open(self) -> bool:
-        return not await self._open(None)
-
-    async def _open(self, until: datetime | None) -> bool:
-        query = RunQuery(states=OPEN, until=until, limit=1)
-        return bool(await self.cluster.service.backends.runs.find(query))
-
-    async def _until(self, condition: Callable[[], object], seconds: float, what: str) -> None:
-        """Wait for a condition. While a server is away, it is not true. Raises CronFlowError."""
-        last: object = None
-        try:
-            async with asyncio.timeout(seconds):
-                while True:
-                    try:
-                        if await condition():  # type: ignore[misc]
-                            return
-                    except BackendUnavailable as error:
-                        last = error
-                    await asyncio.sleep(POLL_S)
-        except TimeoutError:
-            reason = f" ({last})" if last else ""
-            logs = self.cluster.folder / "logs"
-            raise CronFlowError(f"not within {seconds:.0f} s: {what}{reason}; see the logs in {logs}") from None
 
     async def _events(self, began: datetime) -> Sequence[RecordedEvent]:
         """Those about leaders, from the beginning on, oldest first."""
