@@ -34,6 +34,11 @@ class ClusterTime:
             self._offsets[source] = (offset, answered)
             self._since_step.append((source, offset))
 
+    @property
+    def is_sampled(self) -> bool:
+        """Whether a server has told its time. Until then there is only this node's clock, and nothing to compare."""
+        return bool(self._offsets)
+
     def shift(self, seconds: float) -> None:
         """All clocks are set forward at once. Only a simulation does this, to skip a time in which nothing happens."""
         with self._lock:
@@ -59,7 +64,7 @@ class ClusterTime:
                     accepted = max(candidate, self._last[0])
             if accepted == candidate:
                 self._since_step.clear()
-            if self._offsets:
+            if self.is_sampled:
                 # Before, it is only this node's clock, which may be ahead: the time would then stand still.
                 self._last = (accepted, monotonic)
             return datetime.fromtimestamp(accepted, UTC)

@@ -61,14 +61,20 @@ class ClusterClock:
         return self._time.complaint(self._local.now(), self._local.monotonic())
 
     async def step(self) -> float:
-        """Sample each server once. One that does not answer keeps its last sample; other roles report the outage."""
+        """Sample each server once. One that does not answer keeps its last sample; other roles report the outage.
+        BackendUnavailable if none has ever answered: a node must not act by its own clock alone.
+        """
+        unavailable: BackendUnavailable | None = None
         for source, server_clock in self._server_clocks.items():
             asked = self._local.monotonic()
             try:
                 theirs = await server_clock.now()
-            except BackendUnavailable:
+            except BackendUnavailable as error:
+                unavailable = error
                 continue
             self._time.observe(source, theirs, asked, self._local.monotonic())
+        if unavailable is not None and not self._time.is_sampled:
+            raise unavailable
         self.now()
         complaint = self.complaint
         if complaint != self._complaint:

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 
+from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.job import Job, PythonTarget, Retry
 from cronflow.domain.run import RunState
 from cronflow.domain.schedule.kinds import Every
@@ -65,6 +66,19 @@ async def test_k8s_125761_a_leader_whose_clock_steps_gives_the_lead_to_one_whose
         assert successor is not leader
         await cluster.elapse(40)
         on_time(cluster, least=7)
+
+
+async def test_a_node_does_not_start_before_a_server_has_told_the_time() -> None:
+    """With a clock an hour ahead and nothing to compare it with, it would plan the next hour."""
+    async with a_cluster() as cluster:
+        for service in ("Redis", "MongoDB"):
+            cluster.backends.faults.fail_before(f"{service}.time", 1)
+        alone = cluster.start("wrong", skew=HOUR)
+        await cluster.elapse(1)
+        with pytest.raises(ExceptionGroup) as failure:
+            cluster.tasks.pop(alone.id).result()
+        assert failure.group_contains(BackendUnavailable, match="time")
+        cluster.nodes.remove(alone)
 
 
 async def test_when_no_two_clocks_agree_nothing_is_planned_and_nothing_is_lost() -> None:
