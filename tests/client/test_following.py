@@ -140,6 +140,7 @@ async def test_a_run_is_followed_through_the_death_of_its_api_on_another_replica
         assert found[::-1] == lines(150)
 
 
+@pytest.mark.prove  # a run is followed to another replica as well
 async def test_ticks_go_on_without_a_gap_on_another_replica(replicas: Replicas) -> None:
     one, two = await replicas.start(), await replicas.start()
     replicas.proxy.redirect(one)

@@ -402,7 +402,7 @@ async def test_jobs_and_runs_that_already_waited_when_the_alert_was_created_are_
         assert receiver.kinds == ["late", "late"]
 
 
-@pytest.mark.parametrize("failover", ["in maintenance", "after it"])
+@pytest.mark.parametrize("failover", ["in maintenance", pytest.param("after it", marks=pytest.mark.prove)])
 async def test_fires_that_maintenance_holds_are_late_only_if_they_do_not_start_afterwards(failover: str) -> None:
     async with alerted("a", "b", on=(AlertKind.LATE,), late_after=timedelta(seconds=90)) as (cluster, receiver):
         api = EventLog(cluster.backends.events, cluster.backends.feed, cluster.clock, "api")

@@ -77,6 +77,7 @@ async def test_a_leader_cut_from_redis_is_replaced_and_follows_when_it_is_back(
         await sound(cluster, since)
 
 
+@pytest.mark.prove  # `cronflow chaos` and the simulation do this by chance
 async def test_a_leader_cut_from_mongodb_gives_the_lead_to_one_that_reaches_it(
     redis_url: str, mongo_url: str, namespace: str, tmp_path: Path
 ) -> None:
@@ -96,6 +97,7 @@ async def test_a_leader_cut_from_mongodb_gives_the_lead_to_one_that_reaches_it(
         await sound(cluster, since)
 
 
+@pytest.mark.prove  # `cronflow chaos` and the simulation do this by chance
 async def test_a_worker_cut_from_redis_takes_nothing_and_ends_what_it_has(
     redis_url: str, mongo_url: str, namespace: str, tmp_path: Path
 ) -> None:
@@ -123,6 +125,7 @@ async def test_a_worker_cut_from_redis_takes_nothing_and_ends_what_it_has(
         assert Counter(run for run, _ in cluster.noted("start")) == {first: 1, second: 1}
 
 
+@pytest.mark.prove  # `cronflow chaos` and the simulation do this by chance
 async def test_a_worker_cut_from_mongodb_is_replaced_and_what_it_tells_later_is_a_late_result(
     redis_url: str, mongo_url: str, namespace: str, tmp_path: Path
 ) -> None:
@@ -312,6 +315,7 @@ async def test_without_doorbells_everything_is_found_by_polls(
 # ------------------------------------------------------------------------------------------------------------ MongoDB
 
 
+@pytest.mark.prove  # `cronflow chaos` and the simulation do this by chance
 async def test_a_mongodb_primary_that_steps_down_and_comes_back_loses_nothing(
     redis_url: str, own_mongo: MongoServer, namespace: str, tmp_path: Path
 ) -> None:
