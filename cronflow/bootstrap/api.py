@@ -18,6 +18,7 @@ from cronflow.bootstrap.backends import open_backends
 from cronflow.bootstrap.garbage_collection import rare_garbage_collection
 from cronflow.bootstrap.parts import (
     VERSION,
+    asked_clock,
     cluster_config,
     meter_of,
     metrics_served,
@@ -75,7 +76,7 @@ def serve_api(settings: Settings, host: str, port: int, chaos: Chaos | None = No
         for weakness in weaknesses(credentials(settings)):
             log.warning("weak credential", setting=weakness.place, problem=weakness.what, remedy=weakness.remedy)
         redis_url, mongo_url = urls(settings)
-        clock, circuit = SystemClock(), mongo_circuit()
+        circuit = mongo_circuit()
         meter = meter_of(settings, (MetricSource.API,), "api")
         meter.read(metrics.BREAKER_STATE, lambda: breaker_figures({circuit.service: circuit.state}))
         async with AsyncExitStack() as stack:
@@ -87,7 +88,8 @@ def serve_api(settings: Settings, host: str, port: int, chaos: Chaos | None = No
             if backends is None:
                 return
             await backends.coordination_admin.check_rights()
-            event_log = EventLog(backends.events, backends.feed, clock, "api", meter=meter)
+            event_log = EventLog(backends.events, backends.feed, SystemClock(), "api", meter=meter)
+            clock = event_log.clock = await asked_clock(backends, event_log.emit)
             emit = await stack.enter_async_context(writing_events(event_log, clock))
             hub = Hub(backends, clock, cluster_config(settings), meter)
             service = use_cases(settings, backends, clock, emit)
@@ -98,7 +100,7 @@ def serve_api(settings: Settings, host: str, port: int, chaos: Chaos | None = No
             if shutdown.stops(lambda number: serving.handle_exit(number, None)):
                 sender = notifier(settings, backends, clock)
                 roles = missing_leader_roles(settings, backends, clock, sender, emit, meter)
-                await serve_with_stream(server, hub, roles)
+                await serve_with_stream(server, hub, [NodeRole("cluster clock", clock.step, clock.wake), *roles])
 
     asyncio.run(serve())
 

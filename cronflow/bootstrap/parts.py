@@ -27,12 +27,15 @@ from cronflow.backends.clock import SystemClock
 from cronflow.bootstrap.backends import open_backends
 from cronflow.bootstrap.servers import mail_sender, urls
 from cronflow.live.hub import Hub
+from cronflow.node.cluster_clock import ClusterClock
 from cronflow.node.event_log import EventLog
 from cronflow.node.role_loop import Outages, end_tasks, repeat
-from cronflow.ports import EventSink
+from cronflow.ports import EventSink, discard_event
 from cronflow.usecases import UseCases
 
 VERSION = metadata.version("cronflow")
+SAMPLE_EVERY_S = 15.0
+"""How often a process that is no node asks the servers for the time."""
 
 
 def timings(settings: Settings) -> Timings:
@@ -104,30 +107,37 @@ async def metrics_served(settings: Settings, exposition: Exposition) -> AsyncIte
 @asynccontextmanager
 async def open_service(settings: Settings) -> AsyncIterator[UseCases]:
     redis_url, mongo_url = urls(settings)
-    clock = SystemClock()
-    async with (
-        open_backends(redis_url, mongo_url, settings.namespace) as backends,
-        writing_events(EventLog(backends.events, backends.feed, clock, "api"), clock) as emit,
-    ):
-        yield use_cases(settings, backends, clock, emit)
+    async with open_backends(redis_url, mongo_url, settings.namespace) as backends:
+        clock = await asked_clock(backends)
+        async with writing_events(EventLog(backends.events, backends.feed, clock, "api"), clock) as emit:
+            yield use_cases(settings, backends, clock, emit)
 
 
 @asynccontextmanager
 async def open_live(settings: Settings) -> AsyncIterator[tuple[UseCases, Hub]]:
     """The use cases with a live stream in this process, as in an API replica."""
     redis_url, mongo_url = urls(settings)
-    clock = SystemClock()
-    async with (
-        open_backends(redis_url, mongo_url, settings.namespace) as backends,
-        writing_events(EventLog(backends.events, backends.feed, clock, "api"), clock) as emit,
-        asyncio.TaskGroup() as group,
-    ):
-        hub = Hub(backends, clock, cluster_config(settings))
-        streaming = group.create_task(hub.run(), name="live stream")
-        try:
-            yield use_cases(settings, backends, clock, emit), hub
-        finally:
-            await end_tasks([streaming])
+    async with open_backends(redis_url, mongo_url, settings.namespace) as backends:
+        clock = await asked_clock(backends)
+        async with (
+            writing_events(EventLog(backends.events, backends.feed, clock, "api"), clock) as emit,
+            asyncio.TaskGroup() as group,
+        ):
+            hub = Hub(backends, clock, cluster_config(settings))
+            streaming = group.create_task(hub.run(), name="live stream")
+            try:
+                yield use_cases(settings, backends, clock, emit), hub
+            finally:
+                await end_tasks([streaming])
+
+
+async def asked_clock(backends: Backends, emit: EventSink = discard_event) -> ClusterClock:
+    """The cluster's time, for a process that edits jobs: the first fire of a job must not follow from a clock that is
+    wrong. BackendUnavailable if no server tells its time.
+    """
+    clock = ClusterClock(SystemClock(), backends.server_clocks, SAMPLE_EVERY_S, name="api", emit=emit)
+    await clock.sample()
+    return clock
 
 
 @asynccontextmanager
@@ -152,4 +162,5 @@ def use_cases(settings: Settings, backends: Backends, clock: Clock, emit: EventS
         admin=settings.admin_user,
         notifier=notifier(settings, backends, clock),
         namespace=settings.namespace,
+        machine_clock=SystemClock(),
     )

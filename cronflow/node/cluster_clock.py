@@ -1,4 +1,4 @@
-"""The cluster clock: samples the clocks of Redis and MongoDB, and is the clock of every other role of this node."""
+"""The cluster clock: samples the clocks of Redis and MongoDB, and is the clock of everything else in this process."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class ClusterClock:
         """Why this node must not lead, or None."""
         return self._time.complaint(self._local.now(), self._local.monotonic())
 
-    async def step(self) -> float:
-        """Sample each server once. One that does not answer keeps its last sample; other roles report the outage.
-        BackendUnavailable if none has ever answered: a node must not act by its own clock alone.
+    async def sample(self) -> None:
+        """Ask each server once. One that does not answer keeps its last sample. BackendUnavailable if none has ever
+        answered: a process must not act by its own clock alone.
         """
         unavailable: BackendUnavailable | None = None
         for source, server_clock in self._server_clocks.items():
@@ -76,6 +76,10 @@ class ClusterClock:
         if unavailable is not None and not self._time.is_sampled:
             raise unavailable
         self.now()
+
+    async def step(self) -> float:
+        """Sample the servers, and report a clock that is off. Other roles report an outage."""
+        await self.sample()
         complaint = self.complaint
         if complaint != self._complaint:
             self._complaint = complaint

@@ -27,8 +27,9 @@ from cronflow.usecases.spread import SpreadUseCases
 class UseCases:
     """Groups the use cases by what they act on. `backends` serves plain reads that need no use case.
 
-    `vault` seals secrets, `notifier` sends test alerts, `admin` is the user name reserved by the settings, and
-    `emit` receives an event for every change to a job, a run or the cluster.
+    `clock` tells the cluster's time, `machine_clock` that of this machine, by default the same. `vault` seals secrets,
+    `notifier` sends test alerts, `admin` is the user name reserved by the settings, and `emit` receives an event for
+    every change to a job, a run or the cluster.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class UseCases:
         admin: str = "admin",
         notifier: NotificationSender | None = None,
         namespace: str = "default",
+        machine_clock: Clock | None = None,
     ) -> None:
         self.backends = backends
         self.passwords = Passwords()
@@ -57,7 +59,7 @@ class UseCases:
         self.runs = RunUseCases(backends, clock, self.audit)
         self.backfills = BackfillUseCases(backends, clock, self.audit)
         self.catch_up = CatchUpUseCases(backends, clock, self.audit)
-        self.cluster = ClusterUseCases(backends, clock, self.audit, self.jobs)
+        self.cluster = ClusterUseCases(backends, clock, self.audit, self.jobs, machine_clock or clock)
         self.users = UserAccounts(backends.users, clock, self.audit, self.passwords, reserved=admin)
         self.keys = ApiKeys(backends.keys, clock, self.audit)
         self.sessions = LoginSessions(backends.sessions, clock, self.audit)

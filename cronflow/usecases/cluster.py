@@ -32,9 +32,11 @@ PING_WITHIN_S = 2.0
 
 
 class ClusterUseCases:
-    def __init__(self, backends: Backends, clock: Clock, audit: Auditor, jobs: JobUseCases) -> None:
+    def __init__(
+        self, backends: Backends, clock: Clock, audit: Auditor, jobs: JobUseCases, machine_clock: Clock
+    ) -> None:
         self._backends = backends
-        self._clock = clock
+        self._clock, self._machine_clock = clock, machine_clock
         self._audit = audit
         self._jobs = jobs
 
@@ -194,9 +196,9 @@ class ClusterUseCases:
         """By server, how many seconds its clock is ahead of this machine's, give or take half a round trip."""
         found = {}
         for name, server_clock in self._backends.server_clocks.items():
-            before = self._clock.now()
+            before = self._machine_clock.now()
             theirs = await server_clock.now()
-            found[name] = (theirs - before - (self._clock.now() - before) / 2).total_seconds()
+            found[name] = (theirs - before - (self._machine_clock.now() - before) / 2).total_seconds()
         return found
 
 
