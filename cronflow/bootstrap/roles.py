@@ -11,6 +11,7 @@ from cronflow.bootstrap.alerting import alert_sender, missing_leader
 from cronflow.bootstrap.backends import Connected
 from cronflow.domain.capabilities import Capabilities
 from cronflow.domain.cluster import node_id
+from cronflow.domain.events import RoleFailed
 from cronflow.domain.job import Job
 from cronflow.domain.resources import ResourceAmount
 from cronflow.leader.alert_evaluator import AlertEvaluator
@@ -38,7 +39,6 @@ from cronflow.leader.pending_runs import PendingRuns
 from cronflow.leader.plan_recovery import PlanRecovery
 from cronflow.leader.planner import Planner
 from cronflow.leader.reconciler import Reconciler, SpoolGrace
-from cronflow.leader.role_guard import guarded
 from cronflow.leader.splitter import Splitter
 from cronflow.leader.unplaced import UnplacedReporter
 from cronflow.node.cluster_clock import ClusterClock
@@ -49,11 +49,12 @@ from cronflow.node.heartbeat import Heartbeat, Measures
 from cronflow.node.keep_alive import KeepAliveThread, LoopMonitor
 from cronflow.node.node import Node
 from cronflow.node.node_metrics import RunCounter, register_node_metrics
+from cronflow.node.role_guard import guarded
 from cronflow.node.role_loop import NodeRole, Outages, StepMonitor
 from cronflow.node.startup import check_servers
 from cronflow.node.timings import Timings
 from cronflow.node.zone_watch import ZoneWatch
-from cronflow.ports import UNMETERED, Backends, Clock, Executor, Meter, NotificationSender, Signal
+from cronflow.ports import UNMETERED, Backends, Clock, EventSink, Executor, Meter, NotificationSender, Signal
 from cronflow.usecases.calendar_binding import CalendarUpdates
 from cronflow.usecases.edit import Editor
 from cronflow.usecases.job_breakers import JobBreakers
@@ -94,6 +95,8 @@ LEADER_ROLES = frozenset(
 )
 """They have short steps and must not hang."""
 LONG_LEADER_ROLES = frozenset({"job health monitor"})
+AUXILIARY_ROLES = frozenset({"definition watch", "zone watch", "events", "roll-ups", "alert sender"})
+"""Neither the lead nor a run depends on them."""
 
 
 def build_node(
@@ -409,6 +412,8 @@ def build_node(
         NodeRole("job health monitor", job_health_monitor.step, job_health_monitor.wake),
         recorder.replaying,
         recorder.publishing,
+        event_log.role,
+        counter.role,
     ]
     if notifier is not None:
         sender = alert_sender(backends, notifier, clock, emit, meter)
@@ -434,9 +439,7 @@ def build_node(
             long_runs=lambda: long_run_monitor.current,
         )
         roles += [NodeRole("alert evaluator", evaluator.step, evaluator.wake), sender.role]
-    roles = [
-        guarded(role, elector.role_failed) if role.name in LEADER_ROLES | LONG_LEADER_ROLES else role for role in roles
-    ]
+    roles = _guarded(roles, name, elector, emit)
     register_node_metrics(
         meter,
         clock=clock,
@@ -511,3 +514,15 @@ def build_node(
             Signal.NODE: worker.wake.set,
         },
     )
+
+
+def _guarded(roles: Sequence[NodeRole], node: str, elector: Elector, emit: EventSink) -> list[NodeRole]:
+    """The roles; those that may fail do not end the process then."""
+
+    def failed(role: str, error: str) -> None:
+        emit(RoleFailed(node, role, error))
+        if role not in AUXILIARY_ROLES:
+            elector.role_failed(f"the {role} failed: {error}")
+
+    may_fail = LEADER_ROLES | LONG_LEADER_ROLES | AUXILIARY_ROLES
+    return [guarded(role, failed) if role.name in may_fail else role for role in roles]

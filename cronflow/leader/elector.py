@@ -48,7 +48,7 @@ from cronflow.documents.values import instant_text
 from cronflow.domain import metrics
 from cronflow.domain.cluster import Fences, Renewal, Tenure, node_name
 from cronflow.domain.errors import BackendUnavailable, Deposed
-from cronflow.domain.events import LeaderElected, LeaderSteppedDown, RedisStateRestored, RoleFailed
+from cronflow.domain.events import LeaderElected, LeaderSteppedDown, RedisStateRestored
 from cronflow.node.role_loop import Wake
 from cronflow.node.timings import Timings
 from cronflow.ports import UNMETERED, Clock, Control, Election, EventSink, Meter, discard_event
@@ -173,10 +173,9 @@ class Elector:
         if self._tenure is not None:
             self._stand_down(reason)
 
-    def role_failed(self, role: str, error: str) -> None:
+    def role_failed(self, reason: str) -> None:
         """A role of this leader met an unexpected error. May be called from any thread."""
-        self._emit(RoleFailed(node_name(self._node), role, error))
-        self._failure = f"the {role} failed: {error}"
+        self._failure = reason
         self.wake.set()
 
     # --------------------------------------------------------------------------------------------------- leading

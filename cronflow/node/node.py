@@ -130,10 +130,9 @@ class Node:
             self._event_log.emit(NodeJoined(self._name, self._version, self._slots, self._heartbeat.code))
             self._worker.start(group)
             self._joined = True
-            roles = [*self._roles, self._event_log.role, self._counter.role]
             tasks = [
                 group.create_task(repeat(role, self._clock, self._outages, self._step_monitor), name=role.name)
-                for role in roles
+                for role in self._roles
             ]
             tasks.append(group.create_task(self._bus.listen(self.id, self._signals), name="signals"))
             tasks.append(group.create_task(keep_alive.ended(), name="keep-alive thread"))

@@ -1,9 +1,9 @@
 """The periodic loop that runs every role, how a role is woken and ended, and how outages and hanging steps are found.
 
-Rule: a role survives only BackendUnavailable; any other error ends the process, or, in a role of the leader, its lead
-(`leader.role_guard`). An outage is logged once when it begins
-and once when it ends, however many roles and threads notice it. It ends when every affected role works again and the
-service has answered since, because a step may not have used the service at all.
+Rule: a role survives only BackendUnavailable, and if it is guarded (`node.role_guard`) any other error too; otherwise
+that ends the process. An outage is logged once when it begins and once when it ends, however many roles and threads
+notice it. It ends when every affected role works again and the service has answered since, because a step may not have
+used the service at all.
 
 The protocols at the end are what the node's process needs of roles in packages that it does not import.
 """

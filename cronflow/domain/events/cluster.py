@@ -31,13 +31,13 @@ class LeaderSteppedDown(Event):
 
 @event
 class RoleFailed(Event):
-    """A role of the leader met an unexpected error, which is a bug or a record that this version cannot read."""
+    """A role of a node met an unexpected error, which is a bug or a record that this version cannot read."""
 
     node: str
     role: str
     error: str
     severity = Severity.ERROR
-    message = "the {role} of {node} failed with an unexpected error, and another node should lead: {error}"
+    message = "the {role} of {node} failed with an unexpected error: {error}"
 
 
 @event

@@ -1,4 +1,4 @@
-"""An unexpected error in a role of the leader, on virtual time: the lead goes to another node, and no run suffers."""
+"""An unexpected error in a role of a node, on virtual time: no run suffers, and the lead goes to another node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cronflow.bootstrap import roles
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.events import LeaderSteppedDown, RoleFailed, kind_of
 from cronflow.domain.run import RunState
-from cronflow.leader.role_guard import guarded
+from cronflow.node.role_guard import guarded
 from cronflow.node.role_loop import NodeRole, Wake
 from tests.leader.test_takeover import jobs, matched
 from tests.node.cluster import Cluster, a_cluster
@@ -49,8 +49,10 @@ async def test_whatever_role_fails_another_node_leads_and_both_work_on(monkeypat
     reasons = []
     async with a_cluster("a", "b", guarded=True) as cluster:
         await cluster.service.jobs.apply(jobs(every="5s", count=3))
-        # Without a notifier no node evaluates alerts.
-        for name in sorted((roles.LEADER_ROLES | roles.LONG_LEADER_ROLES) - {"alert evaluator"}):
+        # Without a notifier no node evaluates alerts, and without definitions none watches them.
+        idle = {"alert evaluator", "alert sender", "definition watch"}
+        may_fail = (roles.LEADER_ROLES | roles.LONG_LEADER_ROLES | roles.AUXILIARY_ROLES) - idle
+        for name in sorted(may_fail):
             (leader,) = cluster.leaders
             broken = name
             for _ in range(150):
@@ -60,6 +62,7 @@ async def test_whatever_role_fails_another_node_leads_and_both_work_on(monkeypat
             assert not broken, f"the {name} took no step"
             await cluster.elapse(0.25)
             # Roles also take steps on nodes that do not lead.
+            assert leader.leads or name not in roles.AUXILIARY_ROLES
             if not leader.leads:
                 reasons.append(f"the {name} failed: KeyError: 'a bug'")
             # Each node lets the other go first for a while, so that it may take some seconds.
@@ -69,6 +72,8 @@ async def test_whatever_role_fails_another_node_leads_and_both_work_on(monkeypat
         matched(cluster)
         assert [one.reason for one in await stepped_down(cluster)] == reasons
         assert len(reasons) > 5
+        failed = await cluster.backends.events.find(kinds={kind_of(RoleFailed)}, limit=100)
+        assert {one.event.role for one in failed if isinstance(one.event, RoleFailed)} == may_fail
         assert len(cluster.nodes) == 2
         assert not [task for task in cluster.tasks.values() if task.done()]
 
