@@ -482,6 +482,21 @@ def test_both_versions_may_start_around_an_edit_and_not_where_the_start_is_recor
     assert "H7" in {one.rule for one in check(edited)}
 
 
+def test_the_handler_of_a_run_that_was_cancelled_on_its_way_may_start_unless_its_start_is_guarded() -> None:
+    history = quiet(a_history())
+    lost = [step for step in history.steps if step.run == REPORT[0] and step.state is RunState.DISPATCHED]
+    cancelled = with_run(history, REPORT[0], state=RunState.CANCELLED, attempts=())
+    steps = [step for step in history.steps if step.run != REPORT[0]]
+    ended = replace(lost[0], state=RunState.CANCELLED, at=lost[0].at + SECOND)
+    sink = [line for line in history.sink if line.run != REPORT[0] or line.word == START]
+    cancelled = replace(cancelled, steps=[*steps, lost[0], ended], sink=sink)
+    assert "H11" not in {one.rule for one in check(cancelled)}
+    guarded = replace(cancelled.jobs[0], job=a_job("report", start_guard=StartGuard.MONGO))
+    assert "H11" in {one.rule for one in check(replace(cancelled, jobs=[guarded, *cancelled.jobs[1:]]))}
+    again = with_lines(cancelled, Noted(START, REPORT[0], lost[0].fence + 1, "n1", at(9)))
+    assert "H11" in {one.rule for one in check(again)}
+
+
 def test_a_double_start_names_what_explains_it() -> None:
     """A retry is none, and what runs at most once has no excuse."""
     history = a_history()
@@ -493,6 +508,11 @@ def test_a_double_start_names_what_explains_it() -> None:
     edit = Ack("report", 2, at(124))
     (edited,) = double_starts(replace(history, faults=[], acks=[edit]))
     assert edited.cause == edit
+    dispatched = next(step.at for step in history.steps if (step.run, step.fence) == (lost, 104))
+    for seconds, explained in ((-5, True), (-5.1, False)):
+        flushed = Fault("Redis flushed", dispatched + seconds * SECOND, dispatched + seconds * SECOND)
+        (before,) = double_starts(replace(history, faults=[flushed]))
+        assert before.cause == (flushed if explained else None)
     again = Noted(START, PAYMENT[2], 203, "n2", at(125))
     assert [one.cause for one in double_starts(with_lines(history, again)) if one.run == PAYMENT[2]] == [None]
 
