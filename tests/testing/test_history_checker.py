@@ -482,6 +482,16 @@ def test_both_versions_may_start_around_an_edit_and_not_where_the_start_is_recor
     assert "H7" in {one.rule for one in check(edited)}
 
 
+def test_a_start_that_a_fault_excuses_says_nothing_about_the_rate_afterwards() -> None:
+    history = with_rate(a_history(), 60)
+    for number, second in ((1, 58), (2, 118), (3, 178)):
+        history = with_step(history, PAYMENT[number], 1, at=at(second))
+    late = Fault("the record of the first start was late", at(50), at(58))
+    assert "H17" not in {one.rule for one in check(replace(history, faults=[late]))}
+    again = with_step(history, PAYMENT[3], 1, at=at(177))
+    assert [one.where for one in check(replace(again, faults=[late])) if one.rule == "H17"] == [PAYMENT[3]]
+
+
 def test_the_handler_of_a_run_that_was_cancelled_on_its_way_may_start_unless_its_start_is_guarded() -> None:
     history = quiet(a_history())
     lost = [step for step in history.steps if step.run == REPORT[0] and step.state is RunState.DISPATCHED]
