@@ -166,6 +166,10 @@ class Experiment:
 
     async def _one(self, chosen: ChosenFault, deadline: float, stop: asyncio.Event) -> None:
         kind = chosen.kind
+        if kind.waits is not None:
+            await self._wait(kind.waits(self.rng), stop)
+            if stop.is_set() or time.monotonic() >= deadline:
+                return
         with self._place(kind, await self._node(kind)) as node:
             if node is None:
                 return
@@ -178,8 +182,6 @@ class Experiment:
             self.say(f"{kind.name}{f' {node}' if node else ''}{lasting}")
             try:
                 async with kind.inflict(FaultTarget(self.cluster, node, seconds, self.rng)):
-                    # Without the time that some faults wait for the burst.
-                    since = datetime.now(UTC) if kind.fatal else since
                     await self._wait(min(seconds, max(0.0, deadline - time.monotonic())), stop)
             finally:
                 until = since if kind.fatal else datetime.now(UTC)
@@ -189,7 +191,8 @@ class Experiment:
         """A node for a fault that has no other fault now; empty if there is none."""
         if kind.place in (FaultPlace.REDIS, FaultPlace.MONGO):
             return ""
-        leader = await self.cluster.some_leader() if kind.place is FaultPlace.LEADER else await self.cluster.leader()
+        soon = kind.place is FaultPlace.LEADER and kind.waits is None
+        leader = await (self.cluster.some_leader() if soon else self.cluster.leader())
         nodes = {
             FaultPlace.LEADER: [name for name in self.cluster.names if name == leader],
             FaultPlace.WORKER: [name for name in self.cluster.names if name != leader],

@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cronflow.chaos.jobs import BURST_EVERY_S
 from cronflow.domain.errors import BackendUnavailable, NotFound
@@ -55,7 +55,8 @@ Inflict = Callable[[FaultTarget], AbstractAsyncContextManager[object]]
 class FaultKind:
     """`lasts` is the default duration in seconds with a LEADER_TTL of 30 s, 0 for a momentary fault. `fatal`: the
     node's process is killed. `stops`: it exits in order and is restarted. `takes_lead`: the leader loses the lead, at
-    once if the fault is `graceful`. `timed`: the option of the fault takes a duration.
+    once if the fault is `graceful`. `timed`: the option of the fault takes a duration. `waits`: the seconds until its
+    moment, at which its node is chosen.
     """
 
     name: str
@@ -68,6 +69,7 @@ class FaultKind:
     graceful: bool = False
     stops: bool = False
     timed: bool = False
+    waits: Callable[[Random], float] | None = None
 
 
 @asynccontextmanager
@@ -79,18 +81,12 @@ async def _kill(target: FaultTarget) -> AsyncIterator[None]:
         target.cluster.nodes[target.node].may_start.set()
 
 
-@asynccontextmanager
-async def _kill_in_burst(target: FaultTarget) -> AsyncIterator[None]:
-    await asyncio.sleep(_until_burst() + target.rng.uniform(0, INTO_THE_BURST_S))
-    async with _kill(target):
-        yield
+def _in_burst(rng: Random) -> float:
+    return _until_burst() + rng.uniform(0, INTO_THE_BURST_S)
 
 
-@asynccontextmanager
-async def _kill_before_burst(target: FaultTarget) -> AsyncIterator[None]:
-    await asyncio.sleep((_until_burst() - BEFORE_THE_BURST_S) % BURST_EVERY_S)
-    async with _kill(target):
-        yield
+def _before_burst(_: Random) -> float:
+    return (_until_burst() - BEFORE_THE_BURST_S) % BURST_EVERY_S
 
 
 def _until_burst() -> float:
@@ -248,7 +244,7 @@ _TIMED = {"timed": True}
 
 LEADER, WORKER, NODE, REDIS, MONGO = FaultPlace
 
-_LIST: Sequence[tuple[str, FaultPlace, float, str, Inflict, Mapping[str, bool]]] = (
+_LIST: Sequence[tuple[str, FaultPlace, float, str, Inflict, Mapping[str, Any]]] = (
     ("kill-leader", LEADER, 20, "Kill the leader.", _kill, _FATAL | _TAKES_LEAD),
     ("kill-worker", WORKER, 20, "Kill a node that does not lead.", _kill, _FATAL),
     (
@@ -256,10 +252,17 @@ _LIST: Sequence[tuple[str, FaultPlace, float, str, Inflict, Mapping[str, bool]]]
         LEADER,
         20,
         "Kill the leader while it plans many runs.",
-        _kill_in_burst,
-        _FATAL | _TAKES_LEAD,
+        _kill,
+        _FATAL | _TAKES_LEAD | {"waits": _in_burst},
     ),
-    ("kill-before-burst", LEADER, 20, "Kill the leader a second before.", _kill_before_burst, _FATAL | _TAKES_LEAD),
+    (
+        "kill-before-burst",
+        LEADER,
+        20,
+        "Kill the leader a second before.",
+        _kill,
+        _FATAL | _TAKES_LEAD | {"waits": _before_burst},
+    ),
     ("pause-leader", LEADER, 40, "Stop the leader's process for a time.", _pause, _TIMED | _TAKES_LEAD),
     ("pause-worker", WORKER, 40, "Stop the process of a node that does not lead for a time.", _pause, _TIMED),
     ("stop-leader", LEADER, 0, "Stop the leader gracefully; it is restarted.", _stop, _GRACEFUL | _STOPS),
