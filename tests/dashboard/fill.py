@@ -13,7 +13,7 @@ from tests.contracts.builders import an_ended_run
 
 NAMESPACE = "default"
 JOB = "archived"
-BATCH = 5000
+BATCH = 1000
 NEWEST_AGO = timedelta(days=2)
 
 

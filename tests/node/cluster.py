@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -203,6 +203,11 @@ class Cluster:
             await self.clock.advance(step)
 
 
+def bugs_raised() -> AbstractContextManager[object]:
+    """Where an unexpected error in any role ends its node."""
+    return mock.patch.object(roles, "guarded", lambda role, _failed: role)
+
+
 @asynccontextmanager
 async def a_cluster(
     *names: str,
@@ -232,7 +237,7 @@ async def a_cluster(
         timings=timings,
         catch_up=catch_up,
     )
-    with nullcontext() if guarded else mock.patch.object(roles, "guarded", lambda role, _failed: role):
+    with nullcontext() if guarded else bugs_raised():
         for name in names:
             cluster.start(name, slots=slots)
         try:
