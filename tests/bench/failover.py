@@ -34,6 +34,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
+from unittest import mock
 
 from redis.asyncio import Redis
 
@@ -345,7 +346,9 @@ async def main(arguments: Sequence[str] | None = None) -> None:
         async with at_once:
             return await measure(ttl, limits(ttl, lease_only=options.lease_only), count, faults)
 
-    found = await asyncio.gather(*(one(ttl, count) for ttl, count in zip(options.ttl, trials, strict=True)))
+    # The nodes must not have the home of whoever measures.
+    with tempfile.TemporaryDirectory() as home, mock.patch.dict(os.environ, {"HOME": home}):
+        found = await asyncio.gather(*(one(ttl, count) for ttl, count in zip(options.ttl, trials, strict=True)))
     for ttl, (results, audit) in zip(options.ttl, found, strict=True):
         report(ttl, results, audit)
     measured = {ttl: results for ttl, (results, _) in zip(options.ttl, found, strict=True)}
