@@ -118,4 +118,5 @@ def test_each_kind_of_step_can_happen(spools: Path) -> None:
     assert len(history.faults) > 15
     assert history.backfills
     assert history.cancels
+    assert history.acks
     assert history.maintenance

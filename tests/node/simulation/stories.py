@@ -293,20 +293,23 @@ class Teller:
 
     def do_edit(self, step: Step) -> None:
         name = self._job(step)
-        self.world.edit(self.service.jobs.apply([edited(name, step.count)]), name)
+        self.world.edit(lambda by: self.service.jobs.apply([edited(name, step.count)], by=by), name)
 
     def do_create(self, step: Step) -> None:
         name = self._job(step)
-        self.world.edit(self.service.jobs.apply([JOBS[name]]), name)
+        self.world.edit(lambda by: self.service.jobs.apply([JOBS[name]], by=by), name)
 
     def do_pause(self, step: Step) -> None:
-        self.world.edit(self.service.jobs.pause(self._job(step)), self._job(step))
+        name = self._job(step)
+        self.world.edit(lambda by: self.service.jobs.pause(name, by=by), name)
 
     def do_resume(self, step: Step) -> None:
-        self.world.edit(self.service.jobs.resume(self._job(step)), self._job(step))
+        name = self._job(step)
+        self.world.edit(lambda by: self.service.jobs.resume(name, by=by), name)
 
     def do_delete(self, step: Step) -> None:
-        self.world.edit(self.service.jobs.delete(self._job(step)), self._job(step))
+        name = self._job(step)
+        self.world.edit(lambda by: self.service.jobs.delete(name, by=by), name)
 
     def do_trigger(self, step: Step) -> None:
         self.world.person(self.service.jobs.trigger(self._job(step)))

@@ -17,7 +17,7 @@ from typing import Any
 
 from cronflow.domain.cluster import node_name
 from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, NotFound
-from cronflow.domain.job import Job, JobRecord, PythonTarget
+from cronflow.domain.job import Job, PythonTarget
 from cronflow.domain.resources import ResourceAmount
 from cronflow.domain.run import AttemptResult, Outcome, Run
 from cronflow.node.node import Node
@@ -122,6 +122,7 @@ class World:
         self.runs = cluster.backends.documents.runs = Kept(cluster.clock)
         self.done: list[Fault] = []
         self.acks: list[Ack] = []
+        self.editors: list[str] = []
         self.cancels: list[CancelAck] = []
         self.drains: dict[str, datetime] = {}
         self.drained: list[DrainAck] = []
@@ -265,14 +266,19 @@ class World:
         while self.people:
             await self.elapse(STEP_S)
 
-    def edit(self, act: Coroutine[Any, Any, Any], name: str) -> None:
-        """An edit of this job, whose version is in force once it is acknowledged. It may have changed nothing."""
+    def edit(self, act: Callable[[str], Coroutine[Any, Any, Any]], name: str) -> None:
+        """An edit of this job by the person whose name `act` gets, and whose version is in force once it is
+        acknowledged. One that changed nothing acknowledges no version: somebody else's edit may be under way.
+        """
+        by = f"person-{len(self.editors)}"
+        self.editors.append(by)
 
-        def acknowledged(result: Any) -> None:
-            record = result if isinstance(result, JobRecord) else self.cluster.backends.documents.jobs[name]
-            self.acks.append(Ack(name, record.ver, self.now))
+        def acknowledged(_: object) -> None:
+            record = self.cluster.backends.documents.jobs.get(name)
+            if record is not None and record.edited_by == by:
+                self.acks.append(Ack(name, record.ver, self.now))
 
-        self.person(act, acknowledged)
+        self.person(act(by), acknowledged)
 
     def end_drain(self, name: str) -> None:
         """Before somebody ends it."""
@@ -318,7 +324,7 @@ class World:
         while self.cluster.clock.monotonic() < limit and self._is_busy(healed):
             await self.elapse(STEP_S)
         for job in self.jobs:
-            self.edit(jobs.pause(job.name), job.name)
+            self.edit(lambda by, name=job.name: jobs.pause(name, by=by), job.name)  # type: ignore[misc]
         await self.person_done()
         limit += ENDS_WITHIN.total_seconds()
         while self.cluster.clock.monotonic() < limit and (
