@@ -132,8 +132,8 @@ async def open_live(settings: Settings) -> AsyncIterator[tuple[UseCases, Hub]]:
 
 
 async def asked_clock(backends: Backends, emit: EventSink = discard_event) -> ClusterClock:
-    """The cluster's time, for a process that edits jobs: the first fire of a job must not follow from a clock that is
-    wrong. BackendUnavailable if no server tells its time.
+    """A clock with the cluster's time, for a process that edits jobs: the first fire of a job must not be computed from
+    a wrong clock. BackendUnavailable if no server answers.
     """
     clock = ClusterClock(SystemClock(), backends.server_clocks, SAMPLE_EVERY_S, name="api", emit=emit)
     await clock.sample()

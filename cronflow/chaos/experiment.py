@@ -191,8 +191,9 @@ class Experiment:
         """A node for a fault that has no other fault now; empty if there is none."""
         if kind.place in (FaultPlace.REDIS, FaultPlace.MONGO):
             return ""
-        soon = kind.place is FaultPlace.LEADER and kind.waits is None
-        leader = await (self.cluster.some_leader() if soon else self.cluster.leader())
+        # A fault that has waited for its moment must not miss it.
+        may_wait = kind.place is FaultPlace.LEADER and kind.waits is None
+        leader = await (self.cluster.some_leader() if may_wait else self.cluster.leader())
         nodes = {
             FaultPlace.LEADER: [name for name in self.cluster.names if name == leader],
             FaultPlace.WORKER: [name for name in self.cluster.names if name != leader],

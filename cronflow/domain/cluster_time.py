@@ -36,7 +36,7 @@ class ClusterTime:
 
     @property
     def is_sampled(self) -> bool:
-        """Whether a server has told its time. Until then there is only this node's clock, and nothing to compare."""
+        """Whether a server has answered yet. Until then only this machine's clock is known."""
         return bool(self._offsets)
 
     def shift(self, seconds: float) -> None:

@@ -346,7 +346,7 @@ async def main(arguments: Sequence[str] | None = None) -> None:
         async with at_once:
             return await measure(ttl, limits(ttl, lease_only=options.lease_only), count, faults)
 
-    # The nodes must not have the home of whoever measures.
+    # The nodes must not use the home directory of the person who runs this.
     with tempfile.TemporaryDirectory() as home, mock.patch.dict(os.environ, {"HOME": home}):
         found = await asyncio.gather(*(one(ttl, count) for ttl, count in zip(options.ttl, trials, strict=True)))
     for ttl, (results, audit) in zip(options.ttl, found, strict=True):

@@ -31,7 +31,7 @@ from cronflow.testing.memory import memory_backends
 from cronflow.usecases import UseCases
 from cronflow.usecases.pending_runs import insert_pending_runs
 from tests.contracts.builders import an_assignment
-from tests.node.cluster import Cluster, Recording, Steady, bugs_raised, planner_of
+from tests.node.cluster import Cluster, Recording, Steady, bugs_raised, living, planner_of
 
 DAILY = system_jobs(time(12, 3), time(12, 4))
 RETENTION = timedelta(minutes=2)
@@ -101,17 +101,8 @@ async def a_swept_cluster(*names: str, system: Sequence[Job] = DAILY) -> AsyncIt
     with bugs_raised():
         for name in names:
             cluster.start(name)
-        try:
-            await cluster.elapse(1.0)
+        async with living(cluster):
             yield cluster
-            for task in cluster.tasks.values():
-                if task.done():
-                    task.result()
-        finally:
-            for task in cluster.tasks.values():
-                task.cancel()
-            if cluster.tasks:
-                await asyncio.wait(cluster.tasks.values())
 
 
 def a_job(name: str, every: str = "1s", **fields: Any) -> Job:

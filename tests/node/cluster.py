@@ -209,6 +209,22 @@ def bugs_raised() -> AbstractContextManager[object]:
 
 
 @asynccontextmanager
+async def living(cluster: Cluster) -> AsyncIterator[None]:
+    """Nodes that have found their leader; stopped, and their failures raised, at the end."""
+    try:
+        await cluster.elapse(1.0)
+        yield
+        for task in cluster.tasks.values():
+            if task.done():
+                task.result()
+    finally:
+        for task in cluster.tasks.values():
+            task.cancel()
+        if cluster.tasks:
+            await asyncio.wait(cluster.tasks.values())
+
+
+@asynccontextmanager
 async def a_cluster(
     *names: str,
     slots: int = 16,
@@ -240,14 +256,5 @@ async def a_cluster(
     with nullcontext() if guarded else bugs_raised():
         for name in names:
             cluster.start(name, slots=slots)
-        try:
-            await cluster.elapse(1.0)
+        async with living(cluster):
             yield cluster
-            for task in cluster.tasks.values():
-                if task.done():
-                    task.result()
-        finally:
-            for task in cluster.tasks.values():
-                task.cancel()
-            if cluster.tasks:
-                await asyncio.wait(cluster.tasks.values())
