@@ -205,7 +205,7 @@ test('a calendar shows its year and its jobs, and is imported from an iCalendar 
   expect(stage.administration.sent.at(-1)![0]).toBe('PUT /calendars/holidays');
 });
 
-test('a calendar is created and edited as YAML, and a change of somebody else is not overwritten', async ({ stage, user }) => {
+test('a calendar is created and edited as YAML, and a change of somebody else is not overwritten', { tag: '@prove' }, async ({ stage, user }) => {
   await user.goto(`${stage.url}/settings/calendars`);
   await live(user);
   await user.getByRole('button', { name: 'New calendar' }).click();

@@ -65,7 +65,7 @@ test('a job that no node can take shows the reason of each node, and is never ac
   await expect(user.locator('.head-line')).toContainText('Active');
 });
 
-test('the wallboard reports stuck and overdue jobs first', async ({ stage, user }) => {
+test('the wallboard reports stuck and overdue jobs first', { tag: '@prove' }, async ({ stage, user }) => {
   await user.goto(`${stage.url}/?tv=1`);
   await expect(user.getByRole('heading', { level: 1 })).toContainText('1 job stuck, 2 jobs overdue');
   await expect(user.locator('.note').first()).toContainText('recompute-prices: no node can run this job');

@@ -22,7 +22,7 @@ test('a group of dead letters shows the newest message, and each run its own err
   expect(await axe(user, 'dead letters')).toEqual([]);
 });
 
-test('more dead letters than the page loads are counted, and it says which are shown', async ({ stage, user }) => {
+test('more dead letters than the page loads are counted, and it says which are shown', { tag: '@prove' }, async ({ stage, user }) => {
   await user.goto(`${stage.url}/dead-letters`);
   await live(user);
   await expect(user.locator('.head-line')).toContainText(`${stage.world.dead().length} open`);

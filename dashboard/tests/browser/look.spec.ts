@@ -57,7 +57,7 @@ test('a time shows all zones under the pointer and with the keyboard', async ({ 
   await expect(tip).toContainText(new Date(at).toISOString());
 });
 
-test('the time range is kept from view to view', async ({ stage, user }) => {
+test('the time range is kept from view to view', { tag: '@prove' }, async ({ stage, user }) => {
   await user.goto(`${stage.url}/logs`);
   await live(user);
   await user.getByRole('combobox', { name: 'Time' }).selectOption('1h');
@@ -110,7 +110,7 @@ test('on a phone, log lines wrap, failures have their message, and what can be p
   expect(small).toEqual([]);
 });
 
-test('on paper there are no controls, the colours are light, and lists have all rows', async ({ stage, user }) => {
+test('on paper there are no controls, the colours are light, and lists have all rows', { tag: '@prove' }, async ({ stage, user }) => {
   await user.setViewportSize({ width: 1024, height: 500 });
   await user.goto(`${stage.url}/runs`);
   await live(user);
@@ -147,7 +147,7 @@ test('the graph of chains is zoomed, shows last states, and highlights what belo
   await expect.poll(width).toBe(before);
 });
 
-test('of a thousand runs that wait for a limit, all can be read', async ({ stage, user }) => {
+test('of a thousand runs that wait for a limit, all can be read', { tag: '@prove' }, async ({ stage, user }) => {
   const at = new Date(stage.world.now() - 3_600_000).toISOString();
   const waiting = Array.from({ length: 1000 }, (_, i) => ({ run: `recompute-prices@manual-${i}`, since: at }));
   const limits = stage.world.limits();

@@ -141,7 +141,7 @@ test('limits, pauses, open breakers and backfills are shown and changed', { tag:
   await expect(user.getByRole('region', { name: 'Why it is waiting' })).toContainText('Attempt 2 waits: limit warehouse is full');
 });
 
-test('jobs that follow each other are drawn, and every box is a link for the keyboard', async ({ stage, user }) => {
+test('jobs that follow each other are drawn, and every box is a link for the keyboard', { tag: '@prove' }, async ({ stage, user }) => {
   await user.goto(`${stage.url}/chains?job=nightly-report`);
   await live(user);
   const graph = user.getByRole('group', { name: 'Graph of 4 jobs' });
@@ -168,7 +168,7 @@ test('a run shows its chain with the reason of what was held back', async ({ sta
   await expect(items.filter({ hasText: 'webhook-redelivery' })).toContainText(`${run.id} succeeded`);
 });
 
-test('the cron builder compares an expression with a job, whose page leads there', async ({ stage, user }) => {
+test('the cron builder compares an expression with a job, whose page leads there', { tag: '@prove' }, async ({ stage, user }) => {
   await user.goto(`${stage.url}/jobs/nightly-report`);
   await live(user);
   await user.getByTitle('Try another expression').click();
@@ -206,7 +206,7 @@ test('an unresponsive leader is reported long before its lease expires', async (
   await expect(banner).toHaveCount(0);
 });
 
-test('a recent failover is still shown after a reload', async ({ stage, user }) => {
+test('a recent failover is still shown after a reload', { tag: '@prove' }, async ({ stage, user }) => {
   stage.world.event('leader_elected', 'info', 'eu-central-1 is the leader, term 41', 3600e3, { node: 'eu-central-1', term: 41 });
   await user.goto(stage.url);
   await live(user);
@@ -218,7 +218,7 @@ test('a recent failover is still shown after a reload', async ({ stage, user }) 
   await expect(user.getByText(/after eu-central-1\./)).toBeVisible();
 });
 
-test('a large result is loaded on request', async ({ stage, user }) => {
+test('a large result is loaded on request', { tag: '@prove' }, async ({ stage, user }) => {
   const run = stage.world.recent(900).find((one) => one.result_size !== null)!;
   await user.goto(`${stage.url}/runs/${encodeURIComponent(run.id)}`);
   await live(user);
@@ -227,7 +227,7 @@ test('a large result is loaded on request', async ({ stage, user }) => {
   await expect(user.getByText('all of them')).toBeVisible();
 });
 
-test('arguments can be edited only for jobs that take arguments', async ({ stage, user }) => {
+test('arguments can be edited only for jobs that take arguments', { tag: '@prove' }, async ({ stage, user }) => {
   const [without, some] = [stage.world.recent(3000).find((one) => one.job === SHELL && one.ended_at !== null)!, stage.world.dead()[0]!];
   for (const [run, n] of [[some, 1], [without, 0]] as const) {
     await user.goto(`${stage.url}/runs/${encodeURIComponent(run.id)}`);
@@ -238,7 +238,7 @@ test('arguments can be edited only for jobs that take arguments', async ({ stage
   }
 });
 
-test('the weeks of a job show the oldest run that is kept', async ({ stage, user }) => {
+test('the weeks of a job show the oldest run that is kept', { tag: '@prove' }, async ({ stage, user }) => {
   await user.goto(`${stage.url}/jobs/nightly-report?tab=weeks`);
   await live(user);
   await expect(user.locator('.heat tbody td.day:not(.d0)')).toHaveCount(30);
@@ -344,7 +344,7 @@ test('a view of an idle cluster requests nothing', { tag: '@prove' }, async ({ s
   expect(stage.sent).toBe(0);
 });
 
-test('of dead letters only the new ones are requested, and resolved ones disappear', async ({ stage, user }) => {
+test('of dead letters only the new ones are requested, and resolved ones disappear', { tag: '@prove' }, async ({ stage, user }) => {
   stage.world.idle = true;
   await user.goto(`${stage.url}/dead-letters`);
   await live(user);
@@ -364,14 +364,14 @@ test('of dead letters only the new ones are requested, and resolved ones disappe
   expect(requested(stage).sort()).toEqual([`GET /runs/dead-letters?limit=2000`, 'GET /runs/report?since=…']);
 });
 
-test('the overview requests as many failures as it shows', async ({ stage, user }) => {
+test('the overview requests as many failures as it shows', { tag: '@prove' }, async ({ stage, user }) => {
   await user.goto(`${stage.url}/`);
   await live(user);
   await expect(user.getByRole('region', { name: 'Recent failures' }).locator('li')).toHaveCount(7);
   expect(requested(stage).filter((request) => request.startsWith('GET /runs?'))[0]).toBe('GET /runs?dead=true&brief=true&limit=7');
 });
 
-test('dead letters are loaded again after a new snapshot, because their number may be the same', async ({ stage, user }) => {
+test('dead letters are loaded again after a new snapshot, because their number may be the same', { tag: '@prove' }, async ({ stage, user }) => {
   stage.world.idle = true;
   await user.goto(`${stage.url}/dead-letters`);
   await live(user);
@@ -385,7 +385,7 @@ test.describe('100 nodes, 1,000 runs per second', () => {
   // Endless animations must not cost much here.
   test.use({ scale: LARGE, contextOptions: { reducedMotion: 'no-preference' } });
 
-  test('the ring has one path per colour and few particles, which ticks do not recreate', async ({ stage, user }) => {
+  test('the ring has one path per colour and few particles, which ticks do not recreate', { tag: '@prove' }, async ({ stage, user }) => {
     await user.goto(stage.url);
     await live(user);
     const rays = user.locator('.sectors path');
@@ -539,7 +539,7 @@ test('the wallboard shows the state of the cluster without navigation and closes
   await expect(user.getByRole('navigation')).toBeVisible();
 });
 
-test('notifications report failures while the page is hidden, and blocked ones are explained', async ({ stage, user }) => {
+test('notifications report failures while the page is hidden, and blocked ones are explained', { tag: '@prove' }, async ({ stage, user }) => {
   await user.addInitScript(() => {
     class FakeNotification {
       static permission = sessionStorage.getItem('permission') ?? 'denied';
@@ -646,7 +646,7 @@ test('jobs that start together are spread in one change, which can be undone', a
   expect(stage.requests.filter((one) => one === 'POST /api/v1/jobs/spread/apply')).toHaveLength(2);
 });
 
-test('a spread that somebody else was faster than moves nothing and says so', async ({ stage, page }) => {
+test('a spread that somebody else was faster than moves nothing and says so', { tag: '@prove' }, async ({ stage, page }) => {
   await page.addInitScript(() => localStorage.setItem('cronflow.login', 'yes'));
   stage.world.changed = true;
   await page.goto(`${stage.url}/load`);
@@ -659,7 +659,7 @@ test('a spread that somebody else was faster than moves nothing and says so', as
   await expect(card.getByRole('button', { name: 'Move 12 jobs' })).toBeVisible();
 });
 
-test('a viewer sees the schedule load without spreading', async ({ stage, user }) => {
+test('a viewer sees the schedule load without spreading', { tag: '@prove' }, async ({ stage, user }) => {
   stage.world.role = 'viewer';
   await user.goto(`${stage.url}/load`);
   await live(user);

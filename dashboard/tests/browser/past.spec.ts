@@ -43,7 +43,7 @@ test.describe('a frozen page', () => {
     expect(stage.requests.filter((one) => one.includes('ws-ticket'))).toEqual([]);
   });
 
-  test('names an instant that it cannot read', async ({ stage, user }) => {
+  test('names an instant that it cannot read', { tag: '@prove' }, async ({ stage, user }) => {
     await user.goto(`${stage.url}/?at=yesterday`);
     await live(user);
     await expect(user.getByRole('alert')).toContainText('yesterday is not a time');
@@ -88,7 +88,7 @@ test.describe('runs', () => {
     await expect(user.getByRole('region', { name: 'Logs of both runs' }).getByRole('listitem').first()).toBeVisible();
   });
 
-  test('one that takes longer than usual is marked, with its CPU time and memory', async ({ stage, user }) => {
+  test('one that takes longer than usual is marked, with its CPU time and memory', { tag: '@prove' }, async ({ stage, user }) => {
     const open = stage.world.lasting();
     await user.goto(`${stage.url}/runs/${encodeURIComponent(open.id)}`);
     await live(user);
@@ -102,7 +102,7 @@ test.describe('runs', () => {
 });
 
 test.describe('the failures of a job', () => {
-  test('have an onset with what changed then', async ({ stage, user }) => {
+  test('have an onset with what changed then', { tag: '@prove' }, async ({ stage, user }) => {
     await user.goto(`${stage.url}/jobs/invoice-reminders`);
     await live(user);
     const onset = user.getByRole('region', { name: 'Start of the failures' });

@@ -23,7 +23,7 @@ test('a job runs, and pressing twice requests two runs', async ({ user, stage })
   expect(new Set(keys).size).toBe(2);
 });
 
-test('an error is copied', async ({ user, stage }) => {
+test('an error is copied', { tag: '@prove' }, async ({ user, stage }) => {
   const failed = stage.world.dead()[0]!;
   await open(user, stage, `/runs/${encodeURIComponent(failed.id)}`);
   await user.getByRole('button', { name: 'Copy the error' }).click();
@@ -36,7 +36,7 @@ test('an error is copied', async ({ user, stage }) => {
   await expect.poll(async () => words(await user.getByRole('searchbox').first().inputValue())).toBe(words(failed.error ?? ''));
 });
 
-test('notifications and the screen lock are explained', async ({ user, stage }) => {
+test('notifications and the screen lock are explained', { tag: '@prove' }, async ({ user, stage }) => {
   await open(user, stage, '/');
   await user.getByRole('button', { name: /^Account/ }).click();
   await user.getByRole('button', { name: /^Notifications/ }).click();

@@ -66,7 +66,7 @@ test('runs are filtered by kind, label, node and time range, and the filter is i
   await expect(user).toHaveURL(/\/runs$/);
 });
 
-test('the due time is the only order, and the oldest runs come first on request', async ({ stage, user }) => {
+test('the due time is the only order, and the oldest runs come first on request', { tag: '@prove' }, async ({ stage, user }) => {
   await open(stage, user, '?state=failed');
   const due = user.getByRole('columnheader', { name: 'Due' });
   await expect(due).toHaveAttribute('aria-sort', 'descending');
@@ -84,7 +84,7 @@ test('the due time is the only order, and the oldest runs come first on request'
   await expect(user).toHaveURL(/\?state=failed$/);
 });
 
-test('the columns are chosen, kept by the browser and part of the URL', async ({ stage, user }) => {
+test('the columns are chosen, kept by the browser and part of the URL', { tag: '@prove' }, async ({ stage, user }) => {
   await open(stage, user);
   const headers = () => user.getByRole('columnheader').allInnerTexts();
   await user.getByRole('button', { name: 'Columns' }).click();
@@ -135,7 +135,7 @@ test('all dead letters that match are replayed, with a count first, a reason, an
   await expect(user.getByText('No dead letters match')).toBeVisible();
 });
 
-test('a failed action on all that match shows what was done and the error', async ({ stage, user }) => {
+test('a failed action on all that match shows what was done and the error', { tag: '@prove' }, async ({ stage, user }) => {
   await open(stage, user, '?q=task');
   await user.getByRole('button', { name: 'Acknowledge failed or lost' }).click();
   await user.getByLabel('Reason').fill('known');

@@ -26,7 +26,7 @@ test.describe('why a run was late', () => {
 });
 
 test.describe('a failover', () => {
-  test('lists the runs that it moved when it is replayed', async ({ stage, user }) => {
+  test('lists the runs that it moved when it is replayed', { tag: '@prove' }, async ({ stage, user }) => {
     await open(user, stage.url);
     stage.loseLeader();
     await expect(user.getByText('No leader.')).toBeVisible();
@@ -48,7 +48,7 @@ test.describe('a failover', () => {
 });
 
 test.describe('the timeline', () => {
-  test('names what is not loaded, and filters by job, label and node', async ({ stage, user }) => {
+  test('names what is not loaded, and filters by job, label and node', { tag: '@prove' }, async ({ stage, user }) => {
     await open(user, `${stage.url}/timeline?span=1h`);
     await expect(user.getByRole('status').filter({ hasText: 'narrow the range' })).toHaveText(/Showing 2,000 of 14,210 runs; narrow the range/);
     await user.getByRole('combobox', { name: 'Job' }).fill('tokens');
@@ -62,7 +62,7 @@ test.describe('the timeline', () => {
     await expect.poll(() => stage.requests.some((one) => one.includes('/timeline?') && one.includes('node=us-east-1'))).toBe(true);
   });
 
-  test('has marks with their words, and the next fires in its table', async ({ stage, user }) => {
+  test('has marks with their words, and the next fires in its table', { tag: '@prove' }, async ({ stage, user }) => {
     await open(user, `${stage.url}/timeline`);
     const mark = user.getByRole('button', { name: /us-east-2 is the leader, term 41/ });
     await mark.focus();
@@ -72,7 +72,7 @@ test.describe('the timeline', () => {
     await expect(user.getByRole('region', { name: 'Due next' })).toContainText('usage-rollup');
   });
 
-  test('opens the job of a fire that is due, and shows nothing on the name of a node', async ({ stage, user }) => {
+  test('opens the job of a fire that is due, and shows nothing on the name of a node', { tag: '@prove' }, async ({ stage, user }) => {
     await open(user, `${stage.url}/timeline`);
     const pane = user.getByRole('group', { name: /^Attempts on/ });
     const tip = pane.locator('.tip');
