@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
 from cronflow.cli import connect
@@ -18,6 +20,9 @@ from cronflow.cli.terminal import times
 from tests.cli.scene import NOON, Scene
 
 Cli = Callable[..., Result]
+
+_built_once = cache(typer.main.get_command)
+"""The tree of all commands, as a process has it: to build it takes as long as a short command."""
 
 
 @pytest.fixture(autouse=True)
@@ -36,9 +41,10 @@ def logged_to_stderr() -> None:
 
 
 @pytest.fixture
-def cli() -> Cli:
+def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
     """Runs a command: `cli("jobs", "list", columns=80)`. Without columns the output is that of a pipe."""
     runner = CliRunner()
+    monkeypatch.setattr("typer.testing._get_command", _built_once)
 
     def run(*args: str, columns: int | None = None, stdin: str | None = None) -> Result:
         env = {} if columns is None else {"COLUMNS": str(columns)}
