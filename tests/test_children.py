@@ -117,7 +117,9 @@ def test_a_child_with_an_environment_of_another_make_is_refused(home: dict[str, 
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize(("workers", "number"), [("0", signal.SIGTERM), ("1", signal.SIGKILL)])
+@pytest.mark.parametrize(
+    ("workers", "number"), [("1", signal.SIGKILL), pytest.param("0", signal.SIGTERM, marks=pytest.mark.prove)]
+)
 async def test_nothing_is_left_of_tests_that_are_killed(workers: str, number: signal.Signals, tmp_path: Path) -> None:
     inner = tmp_path / "inner"
     options: list[str | Path] = ["-q", "-n", workers, "-p", "no:cacheprovider", "--basetemp", inner]

@@ -15,6 +15,8 @@ from tests.model.mutants import MUTANTS
 
 LIMIT = 1_000_000
 FIRST_STATES = 6_000
+SLOW = {"redispatch_ignores_version", "withdrawal_without_fence"}
+"""Rules whose loss shows only after very many states; `check_protocol` removes them too."""
 
 
 @pytest.mark.parametrize(("name", "configuration"), QUICK, ids=[name for name, _ in QUICK])
@@ -24,7 +26,11 @@ def test_the_protocol_holds(name: str, configuration: Any) -> None:
     assert states > 50
 
 
-@pytest.mark.parametrize(("rule", "configuration"), MUTANTS, ids=[rule for rule, _ in MUTANTS])
+@pytest.mark.parametrize(
+    ("rule", "configuration"),
+    [pytest.param(*mutant, marks=[pytest.mark.prove] if mutant[0] in SLOW else []) for mutant in MUTANTS],
+    ids=[rule for rule, _ in MUTANTS],
+)
 def test_without_one_rule_the_protocol_breaks(rule: str, configuration: Any) -> None:
     verdict, _, steps = explore(configuration._replace(mutant=rule), LIMIT)
     assert verdict not in {"ok", "cut"}
