@@ -209,7 +209,7 @@ jobs = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(jobs)
 def test_reading_back_what_was_written_gives_an_equal_job(job: Job) -> None:
     for compact in (False, True):

@@ -42,7 +42,7 @@ from tests.api.fuzzing import LARGEST_ANSWER, hostile_requests
 from tests.cli.scene import FAILED, Scene
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
-EXAMPLES, EXAMPLES_IN_PROOF = 15, 100
+EXAMPLES, EXAMPLES_IN_PROOF = 8, 100
 SEED = 20261121
 HOSTILE, HOSTILE_IN_PROOF = 300, 5000
 STATEFUL, STATEFUL_IN_PROOF = 3, 100

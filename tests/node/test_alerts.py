@@ -385,12 +385,12 @@ async def test_jobs_and_runs_that_already_waited_when_the_alert_was_created_are_
     async with alerted("a", alert=False) as (cluster, receiver):
         cluster.executor.release = asyncio.Event()
         jobs = [
-            a_job("no-node", schedule=Every("1h"), require={"disk": "ssd"}),
-            a_job("running", schedule=Every("1h")),
-            a_job("waiting", schedule=Every("1h")),
+            a_job("no-node", schedule=Every("10m"), require={"disk": "ssd"}),
+            a_job("running", schedule=Every("10m")),
+            a_job("waiting", schedule=Every("10m")),
         ]
         await cluster.service.jobs.apply(jobs)
-        await cluster.elapse(3600 + 60, step=1)
+        await cluster.elapse(600 + 60, step=1)
         # As if its node had been lost before it started.
         [run] = [run for run in cluster.runs if run.job == "waiting"]
         cluster.backends.documents.runs[run.id] = replace(
@@ -413,20 +413,20 @@ async def test_fires_that_maintenance_holds_are_late_only_if_they_do_not_start_a
             a_job("once", schedule=Every("1m")),
             a_job("each", schedule=Every("1m"), misfire=Misfire(MisfirePolicy.CATCH_UP)),
             a_job("skips", schedule=Every("1m"), misfire=Misfire(MisfirePolicy.SKIP)),
-            a_job("before", schedule=Every("10m"), require={"disk": "tape"}),
-            a_job("stuck", schedule=Every("10m"), require={"disk": "ssd"}),
+            a_job("before", schedule=Every("4m"), require={"disk": "tape"}),
+            a_job("stuck", schedule=Every("4m"), require={"disk": "ssd"}),
         ]
         await cluster.service.jobs.apply(jobs)
-        # The fires of the tenth minute: one is late when maintenance begins.
-        await cluster.elapse(600 + 100, step=1)
+        # The fires of the fourth minute: one is late when maintenance begins.
+        await cluster.elapse(240 + 100, step=1)
         assert [body["job"] for body in receiver.got] == ["before"]
         await cluster.service.cluster.begin_maintenance(by="ada")
         await api.flush()
-        await cluster.elapse(300, step=1)
+        await cluster.elapse(120, step=1)
         if failover == "in maintenance":
             await cluster.kill(next(node for node in cluster.leaders if node is not able))
         await cluster.kill(able)
-        await cluster.elapse(400, step=1)
+        await cluster.elapse(160, step=1)
         await cluster.service.cluster.end_maintenance(by="ada")
         await api.flush()
         await cluster.elapse(4, step=1)

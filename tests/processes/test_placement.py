@@ -19,7 +19,8 @@ from tests.processes.conftest import process_cluster
 from tests.processes.test_alerts import Receiver, receiving
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.chaos
+# Virtual time has the same in tests/node.
+pytestmark = [pytest.mark.chaos, pytest.mark.prove]
 
 NODE_MIB, RUN_MIB = 256, 128
 RUNS = 12
