@@ -492,6 +492,16 @@ def test_a_start_that_a_fault_excuses_says_nothing_about_the_rate_afterwards() -
     assert [one.where for one in check(replace(again, faults=[late])) if one.rule == "H17"] == [PAYMENT[3]]
 
 
+def test_a_run_that_its_node_never_started_takes_none_of_its_memory() -> None:
+    history = with_reservations(a_history(), 120)
+    [taken] = [one for one in history.steps if one.run == PAYMENT[0] and one.state is RunState.DISPATCHED]
+    recovered = replace(taken, run=PAYMENT[2], fence=taken.fence - 1)
+    full = replace(history, steps=sorted([*history.steps, recovered], key=lambda one: one.at))
+    assert "H18" not in {one.rule for one in check(full)}
+    noted = with_lines(full, Noted(START, PAYMENT[2], recovered.fence, "n1", recovered.at))
+    assert "H18" in {one.rule for one in check(noted)}
+
+
 def test_the_handler_of_a_run_that_was_cancelled_on_its_way_may_start_unless_its_start_is_guarded() -> None:
     history = quiet(a_history())
     lost = [step for step in history.steps if step.run == REPORT[0] and step.state is RunState.DISPATCHED]

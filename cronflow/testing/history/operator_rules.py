@@ -76,13 +76,21 @@ def no_rate_is_exceeded(history: History) -> Breaches:
 
 
 def no_node_is_overbooked(history: History) -> Breaches:
-    """H18: the runs that a node has, or may have, never reserve more than it announces."""
+    """H18: the runs that a node has never reserve more than it announces.
+
+    It has those that it starts, from their dispatch on. A leader that could not insert a run does not push it: plan
+    recovery inserts it as dispatched, possibly to a node that is full meanwhile, and it is dispatched anew.
+    """
+    started = {(step.run, step.fence) for step in history.steps if step.state is RunState.RUNNING}
+    started |= {(line.run, line.fence) for line in history.sink if line.word == START}
     reserved: dict[str, dict[str, ResourceAmount]] = defaultdict(dict)
     place: dict[str, str] = {}
     for step in history.steps:
         if step.run in place:
             reserved[place.pop(step.run)].pop(step.run, None)
         if step.state not in TAKEN or step.node is None or not step.reserved:
+            continue
+        if (step.run, step.fence) not in started:
             continue
         place[step.run] = step.node
         reserved[step.node][step.run] = step.reserved
