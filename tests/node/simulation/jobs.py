@@ -4,30 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cronflow.domain.chain import On, Upstream
-from cronflow.domain.concurrency import KeyedConcurrency, KeyedRate, Rate
+from cronflow.domain.concurrency import KeyedConcurrency, KeyedRate, OnFull, Rate
 from cronflow.domain.job import Delivery, Job, Misfire, MisfirePolicy, Overlap, PythonTarget, Retry, StartGuard
 from cronflow.domain.resources import ResourceAmount
 from cronflow.domain.schedule.kinds import Every
+from cronflow.domain.schedule.windows import Period
 from cronflow.domain.split import RunOn
 
 SECOND = timedelta(seconds=1)
 GB = 1 << 30
+EXCLUDED = Period(datetime(2026, 11, 21, 12, 0, 7, tzinfo=UTC), datetime(2026, 11, 21, 12, 0, 15, tzinfo=UTC))
+"""A story begins at noon and takes half a minute."""
 SHARED = (KeyedConcurrency("shared", 2),)
 RETRIED = Retry(max=2, initial="1s")
 ALLOW = Overlap.ALLOW
 
 
-def job(name: str, every: str | None, seconds: float, **fields: Any) -> Job:
+def job(name: str, every: str | Every | None, seconds: float, **fields: Any) -> Job:
     """How long a run takes and how often it fails is in the arguments."""
     fields = {"retry": Retry(max=0)} | fields
     return Job(
         name=name,
         target=PythonTarget("jobs:work", {"seconds": seconds, "fails": 0.4 if fields["retry"].max else 0.0}),
-        schedule=None if every is None else Every(every),
+        schedule=Every(every) if isinstance(every, str) else every,
         misfire=fields.pop("misfire", Misfire(late_after=10 * SECOND)),
         **fields,
     )
@@ -47,11 +50,17 @@ JOBS = {
         job("long-once", "11s", 11.0, delivery=Delivery.AT_MOST_ONCE, overlap=ALLOW),
         job("limited", "3s", 1.5, overlap=ALLOW, concurrency=SHARED),
         job("limited-too", "4s", 1.5, overlap=ALLOW, concurrency=SHARED, retry=RETRIED),
+        job("limited-skips", "2s", 3.0, overlap=ALLOW, concurrency=(KeyedConcurrency("skips", 1, OnFull.SKIP),)),
+        job(
+            "limited-replaces", "3s", 5.0, overlap=ALLOW, concurrency=(KeyedConcurrency("replaces", 1, OnFull.REPLACE),)
+        ),
         job("rated", "2s", 0.5, overlap=ALLOW, rate=KeyedRate(Rate(1, 1.5 * SECOND, burst=2)), priority=8),
         job("reserving", "2s", 3.0, overlap=ALLOW, resources=ResourceAmount(memory=GB)),
         job("reserving-too", "3s", 2.0, resources=ResourceAmount(memory=2 * GB), priority=9),
         job("missed", "2s", 0.5, misfire=Misfire(MisfirePolicy.SKIP, late_after=3 * SECOND)),
         job("caught-up", "2s", 0.5, misfire=Misfire(MisfirePolicy.CATCH_UP, late_after=3 * SECOND, max_catch_up=3)),
+        job("excluded", Every("2s", blackout=(EXCLUDED,)), 0.5, overlap=ALLOW),
+        job("after-end", Every("2s", after_completion=True), 1.5, retry=RETRIED),
         job("on-request", None, 2.0, overlap=ALLOW, retry=RETRIED),
         job("past", "60s", 1.0, overlap=ALLOW, priority=2),
         job("follower", None, 1.0, overlap=ALLOW, after=(Upstream("forbid", On.ENDED),)),
