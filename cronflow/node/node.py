@@ -141,7 +141,8 @@ class Node:
             await self._stop.wait()
             if not await self._within(self._timings.stop, self._wind_down()):
                 log.error("stop takes too long", limit_s=self._timings.stop, running=self._worker.in_flight)
-                await self._worker.abandon()
+            # Before the roles that write what the worker waits for.
+            await self._worker.end()
             await end_tasks(tasks)
         self._event_log.emit(NodeLeft(self._name))
         await self._within(FLUSH_S, self._flush())

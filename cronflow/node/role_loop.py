@@ -285,8 +285,8 @@ class Workload(Protocol):
     async def drain(self, seconds: float) -> None:
         """Take no more runs. Wait for running ones, then stop them and give them back."""
 
-    async def abandon(self) -> None:
-        """End the attempts that are still here, whatever they wait for."""
+    async def end(self) -> None:
+        """End what is left after `drain`, also attempts that could not be stopped."""
 
     async def give_back(self) -> None:
         """Return the runs in the node's queue to the leader."""

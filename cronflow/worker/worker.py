@@ -356,8 +356,9 @@ class Worker:
                 self._stop(active, AttemptResult(Outcome.DRAINED, error=SHUT_DOWN))
             await self._idle.wait()
 
-    async def abandon(self) -> None:
-        if self._tasks:
+    async def end(self) -> None:
+        """End what is left after `drain`, also attempts that could not be stopped."""
+        if self._active:
             log.error("attempts abandoned", runs=sorted(active.claimed.run for active in self._active.values()))
         await end_tasks(self._tasks)
 

@@ -88,6 +88,23 @@ FOUND = [
         look_ahead=2.0,
         seed=137,
     ),
+    # A node was stopped while the start of a run that had just ended was being recorded, and never ended.
+    Story(
+        jobs=["missed", "queue"],
+        steps=[
+            Step("end maintenance", then=2.5),
+            Step("cut off", pick=4, seconds=12.0, count=0, then=0.3),
+            Step("server away", name="MongoDB", seconds=2.0, then=5.0),
+            Step("end maintenance", then=1.0),
+            Step("race", pick=4, name="jobs.due_in_turn", count=0, flag=True, then=5.0),
+            Step("stop gracefully", then=2.5),
+            Step("stop gracefully", pick=5, then=5.0),
+        ],
+        nodes=2,
+        slots=4,
+        ahead=False,
+        seed=775,
+    ),
     # A node that had started with a clock an hour ahead led after it was set right, with a time that stood still.
     Story(
         jobs=["allow", "forbid"],

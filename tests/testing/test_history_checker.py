@@ -16,6 +16,7 @@ from cronflow.domain.backfill import Backfill, BackfillScope, BackfillState
 from cronflow.domain.chain import ChainLink, On, Upstream, UpstreamRun
 from cronflow.domain.concurrency import KeyedConcurrency, KeyedRate, Rate
 from cronflow.domain.job import Delivery, Overlap, Retry, StartGuard
+from cronflow.domain.permits import NamedLimit
 from cronflow.domain.resources import ResourceAmount
 from cronflow.domain.run import (
     Attempt,
@@ -321,6 +322,13 @@ def with_reservations(history: History, capacity: int) -> History:
     return replace(history, steps=steps, jobs=[history.jobs[0], unlimited], capacities=capacities)
 
 
+def with_named_limit(history: History, limit: int) -> History:
+    """The first two payments run at the same time, and share a named limit."""
+    history = with_step(history, PAYMENT[0], 2, at=at(60.5))
+    named = replace(history.jobs[1], job=replace(history.jobs[1].job, concurrency=("payments",)))
+    return replace(history, jobs=[history.jobs[0], named], limits=[NamedLimit(name="payments", limit=limit)])
+
+
 def with_pause(history: History) -> History:
     """The second payment was opened under a version that is paused."""
     kept = version_of(replace(history.jobs[1], paused=True))
@@ -385,6 +393,7 @@ FORGED: Sequence[tuple[str, str, Forge]] = [
     ("H11", "started twice in peace", lambda h: with_lines(quiet(h), Noted(START, REPORT[0], 101, "n1", at(0)))),
     ("H11", "recorded and never started", lambda h: without_lines(quiet(h), REPORT[0], 101, START)),
     ("H12", "two at once where one may", lambda h: with_step(h, PAYMENT[0], 2, at=at(60.5))),
+    ("H12", "two at once where the named limit is one", lambda h: with_named_limit(h, 1)),
     ("H13", "an end without an answer", lambda h: with_followers(h, PAYMENT[:3])),
     ("H13", "an end with two answers", lambda h: with_followers(h, [*PAYMENT, PAYMENT[1]])),
     ("H13", "an end that still waits for its answer", lambda h: with_run(h, PAYMENT[0], followed=True)),
@@ -440,6 +449,7 @@ def test_what_people_asked_for_and_got_has_no_findings() -> None:
         with_rate(history, 60),
         replace(with_rate(history, 61), faults=[Fault("MongoDB was away", at(0), at(180))]),
         with_reservations(history, 120),
+        with_named_limit(history, 2),
         replace(history, drains=[replace(DRAIN, node="n3"), *shifted(DRAIN)]),  # type: ignore[list-item]
         replace(history, drains=[replace(DRAIN, until=at(60))], maintenance=shifted(MAINTENANCE)),  # type: ignore[arg-type]
         replace(history, faults=[*history.faults, held_up], drains=[DRAIN], maintenance=[MAINTENANCE]),

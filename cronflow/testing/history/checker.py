@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import pairwise
 
@@ -431,8 +431,11 @@ RULES: Mapping[str, Callable[[History], Breaches]] = {
 
 
 def _limits(history: History, run: Run, ver: int) -> Sequence[LimitUse]:
+    """With the limits of named ones, whose rates are not judged."""
     version = next((version for version in history.versions(run.job) if version.ver == ver), None)
-    return () if version is None else uses_of(version.job, run.args)
+    named = {one.id: one.limit for one in history.limits}
+    uses = () if version is None else uses_of(version.job, run.args)
+    return [replace(use, limit=named.get(use.id, use.limit)) for use in uses]
 
 
 def _steps(history: History) -> dict[str, list[Step]]:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from cronflow.domain.backfill import Backfill
 from cronflow.domain.job import Job, JobRecord
+from cronflow.domain.permits import NamedLimit
 from cronflow.domain.resources import ResourceAmount
 from cronflow.domain.run import Run, RunState
 from cronflow.domain.version import Version, version_of
@@ -118,7 +119,8 @@ class History:
     `jobs` are all records, tombstones included, `earlier` the versions before the present ones, `intents` the ids of
     the plan intents that are left. Instants before `until` are judged. There were no faults after `healed`; what was
     open then has `ends_within` to end. `backfills` are the backfills with their instants, `capacities` what nodes
-    announce to have, by name. `failures` are unexpected errors, each with the node that met it.
+    announce to have, by name. `limits` are the named limits, which stay as they are. `failures` are unexpected errors,
+    each with the node that met it.
     """
 
     jobs: Sequence[JobRecord]
@@ -136,6 +138,7 @@ class History:
     ends_within: timedelta
     backfills: Sequence[tuple[Backfill, Sequence[datetime]]] = ()
     capacities: Mapping[str, ResourceAmount] = field(default_factory=dict)
+    limits: Sequence[NamedLimit] = ()
     cancels: Sequence[CancelAck] = ()
     drains: Sequence[DrainAck] = ()
     maintenance: Sequence[MaintenanceAck] = ()

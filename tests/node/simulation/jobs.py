@@ -10,6 +10,7 @@ from typing import Any
 from cronflow.domain.chain import On, Upstream
 from cronflow.domain.concurrency import KeyedConcurrency, KeyedRate, OnFull, Rate
 from cronflow.domain.job import Delivery, Job, Misfire, MisfirePolicy, Overlap, PythonTarget, Retry, StartGuard
+from cronflow.domain.permits import NamedLimit
 from cronflow.domain.resources import ResourceAmount
 from cronflow.domain.schedule.kinds import Every
 from cronflow.domain.schedule.windows import Period
@@ -20,6 +21,7 @@ GB = 1 << 30
 EXCLUDED = Period(datetime(2026, 11, 21, 12, 0, 7, tzinfo=UTC), datetime(2026, 11, 21, 12, 0, 15, tzinfo=UTC))
 """A story begins at noon and takes half a minute."""
 SHARED = (KeyedConcurrency("shared", 2),)
+NAMED = NamedLimit(name="named", limit=2)
 RETRIED = Retry(max=2, initial="1s")
 ALLOW = Overlap.ALLOW
 
@@ -54,6 +56,8 @@ JOBS = {
         job(
             "limited-replaces", "3s", 5.0, overlap=ALLOW, concurrency=(KeyedConcurrency("replaces", 1, OnFull.REPLACE),)
         ),
+        job("named", "2s", 2.5, overlap=ALLOW, concurrency=("named",)),
+        job("named-too", "4s", 1.5, overlap=ALLOW, concurrency=("named", *SHARED), retry=RETRIED),
         job("rated", "2s", 0.5, overlap=ALLOW, rate=KeyedRate(Rate(1, 1.5 * SECOND, burst=2)), priority=8),
         job("reserving", "2s", 3.0, overlap=ALLOW, resources=ResourceAmount(memory=GB)),
         job("reserving-too", "3s", 2.0, resources=ResourceAmount(memory=2 * GB), priority=9),

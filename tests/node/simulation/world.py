@@ -39,7 +39,7 @@ from cronflow.testing.history.history import (
 )
 from cronflow.testing.memory.documents import Table
 from tests.node.cluster import Cluster, Recording, a_cluster
-from tests.node.simulation.jobs import GB
+from tests.node.simulation.jobs import GB, NAMED
 from tests.node.simulation.loop import ACTING, StoppableLoop
 
 STEP_S = 0.5
@@ -59,6 +59,8 @@ GONE_S = 6.0
 """Before a killed node starts again under its name: its last heartbeat must have expired."""
 ENDS_WITHIN = timedelta(seconds=90)
 """After healing: the longest run, behind others of its job, and what is not scaled by the timings."""
+WAITS_FOR = timedelta(minutes=10)
+"""For what happens without faults, and takes much less."""
 CAPACITY = ResourceAmount(memory=3 * GB)
 REFUSED = (BackendUnavailable, Conflict, InvalidInput, NotFound)
 """How an action of a person fails."""
@@ -263,7 +265,13 @@ class World:
         """Wait until everybody has done what they do."""
         for act in acts:
             self.person(act)
-        while self.people:
+        await self.until(lambda: not self.people, "everybody has an answer")
+
+    async def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Let time pass until this is so. Raises AssertionError if it never is."""
+        limit = self.cluster.clock.monotonic() + WAITS_FOR.total_seconds()
+        while not condition():
+            assert self.cluster.clock.monotonic() < limit, f"not within {WAITS_FOR}: {what}"
             await self.elapse(STEP_S)
 
     def edit(self, act: Callable[[str], Coroutine[Any, Any, Any]], name: str) -> None:
@@ -308,8 +316,10 @@ class World:
         for name in self.names:
             self.step_clock(name, timedelta(0))
         await self.elapse(STEP_S)
-        while self.gone or any(node._stop.is_set() for node in self.nodes()):
-            await self.elapse(STEP_S)
+        await self.until(
+            lambda: not self.gone and not any(node._stop.is_set() for node in self.nodes()),
+            "each stopped node has ended",
+        )
         for name in [*self.drains]:
             self.end_drain(name)
         self.end_maintenance()
@@ -362,6 +372,7 @@ class World:
             ends_within=ENDS_WITHIN,
             backfills=list(documents.backfills.values()),
             capacities=dict.fromkeys(self.names, CAPACITY),
+            limits=[NAMED],
             cancels=self.cancels,
             drains=self.drained,
             maintenance=self.maintained,
@@ -380,6 +391,7 @@ async def a_world(
         for name in names:
             world.begin(name)
         await world.elapse(1.0)
+        await world.person_done(cluster.service.limits.define(NAMED))
         await world.person_done(cluster.service.jobs.apply(jobs))
         try:
             yield world
