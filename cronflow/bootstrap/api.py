@@ -32,10 +32,12 @@ from cronflow.bootstrap.sign_in import sign_in_parts
 from cronflow.circuit_breaker import breaker_figures
 from cronflow.config import Settings, credentials, weaknesses
 from cronflow.domain import metrics
+from cronflow.domain.events import RoleFailed
 from cronflow.domain.metrics import MetricSource
 from cronflow.live.hub import Hub, register_cluster_metrics
 from cronflow.node.event_log import EventLog
 from cronflow.node.keep_alive import LoopMonitor
+from cronflow.node.role_guard import guarded
 from cronflow.node.role_loop import NodeRole, Outages, end_tasks, repeat
 from cronflow.node.zone_watch import ZoneWatch
 from cronflow.ports import UNMETERED, Backends, Clock, EventSink, Meter, NotificationSender, discard_event
@@ -119,7 +121,8 @@ async def api_application(
     from cronflow.api.access import TokenGate
     from cronflow.api.app import create_api
     from cronflow.api.bodies import Deployment
-    from cronflow.api.middleware import Measured, guarded
+    from cronflow.api.middleware import Measured
+    from cronflow.api.middleware import guarded as with_middleware
     from cronflow.api.static_page import Page, WithPage
     from cronflow.api.stream import Stream
     from cronflow.bootstrap.setting_rows import setting_rows
@@ -163,7 +166,7 @@ async def api_application(
         exposition,
         None if oidc is None else oidc.single_sign_on(backends, clock, logins),
     )
-    app = guarded(WithPage(api, Page()), origins=settings.allow_origins, proxies=settings.trusted_proxies)
+    app = with_middleware(WithPage(api, Page()), origins=settings.allow_origins, proxies=settings.trusted_proxies)
     return Measured(app, meter)
 
 
@@ -210,11 +213,17 @@ def missing_leader_roles(
     emit: EventSink = discard_event,
     meter: Meter = UNMETERED,
 ) -> Sequence[NodeRole]:
-    """Roles that report a missing leader, because no node can when all are down."""
+    """Roles that report a missing leader, because no node can when all are down. An unexpected error in one of them is
+    reported and does not end the API.
+    """
+
+    def failed(role: str, error: str) -> None:
+        emit(RoleFailed("the API", role, error))
+
     sender = alert_sender(backends, notifier, clock, emit, meter)
     renew_s = settings.leader_renew.total_seconds()
     absence = missing_leader(backends, sender, leader_renew_s=renew_s, namespace=settings.namespace)
-    return absence.role, sender.role
+    return [guarded(role, failed) for role in (absence.role, sender.role)]
 
 
 async def serve_with_stream(server: uvicorn.Server, hub: Hub, roles: Sequence[NodeRole] = ()) -> None:

@@ -29,6 +29,7 @@ LOOK_EVERY_S = 0.05
 QUIET_S = 0.9
 """After a tick, wait this long: anything that arrives before the next tick is sent with it."""
 AGAIN_S = 1.0
+FAILED_S = 5.0
 REACH_WITHIN_S = 2.0
 """How long a client waits for a tick that another replica has read already."""
 RING = 900
@@ -179,7 +180,7 @@ class Hub:
                     ("stream", self.step),
                     ("lines", self.following.step),
                 ):
-                    group.create_task(self._repeat(step), name=name)
+                    group.create_task(self._repeat(name, step), name=name)
         finally:
             try:
                 await self._builder.resign()
@@ -187,13 +188,17 @@ class Hub:
                 # The claim expires by itself.
                 pass
 
-    async def _repeat(self, step: Callable[[], Awaitable[float]]) -> None:
+    async def _repeat(self, name: str, step: Callable[[], Awaitable[float]]) -> None:
         while True:
             try:
                 pause = await step()
             except BackendUnavailable as error:
                 log.debug("live stream interrupted", reason=str(error))
                 pause = AGAIN_S
+            except Exception:
+                # A bug, or an entry of another version, which is not read again. The routes must go on.
+                log.exception("live stream failed", role=name)
+                pause = FAILED_S
             if (task := asyncio.current_task()) is not None and task.cancelling():
                 # A driver may have turned the cancellation into another error.
                 raise asyncio.CancelledError
@@ -223,8 +228,9 @@ class Hub:
         if entry.kind == "event":
             self._events.append(entry.text.decode()[1:-1])
             return
-        self._doc = orjson.loads(entry.text)
-        point, nodes = point_of(self._doc)
+        doc = orjson.loads(entry.text)
+        point, nodes = point_of(doc)
+        self._doc = doc
         if not self._points or self.end % NODE_POINT_EVERY == 0:
             self._node_points.append((point["at"], nodes))
         self._points.append(point)

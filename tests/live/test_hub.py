@@ -244,6 +244,21 @@ async def test_a_redis_that_is_away_interrupts_and_a_mongodb_that_is_away_is_sho
         assert "on purpose" in last["patch"]["servers"]["mongodb"]["error"]
 
 
+async def test_an_entry_that_cannot_be_read_interrupts_the_stream_for_a_moment_and_ends_nothing() -> None:
+    async with a_bench() as bench:
+        hub = await bench.replica()
+        await bench.elapse(3)
+        session = hub.open(None)
+        [snapshot] = await messages(session)
+        newest = bench.backends.memory.feed[-1]
+        bench.backends.memory.feed.append(newest._replace(id=f"{newest.id}1", text=b'{"at": "of another version"}'))
+        await bench.elapse(10)
+        ticks = await messages(session)
+        assert len(ticks) >= 8
+        assert all("jobs" in {**snapshot["doc"], **message["patch"]} for message in ticks)
+        assert hub.snapshot()["at"] != "of another version"
+
+
 async def test_the_snapshot_is_small_and_cheap_with_ten_thousand_jobs_and_many_runs() -> None:
     async with a_bench() as bench:
         for n in range(10_000):

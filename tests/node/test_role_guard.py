@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 
-from cronflow.bootstrap import roles
+from cronflow.bootstrap import api, roles
+from cronflow.config import Settings
 from cronflow.domain.errors import BackendUnavailable
-from cronflow.domain.events import LeaderSteppedDown, RoleFailed, kind_of
+from cronflow.domain.events import Event, LeaderSteppedDown, RoleFailed, kind_of
 from cronflow.domain.run import RunState
 from cronflow.node.role_guard import guarded
 from cronflow.node.role_loop import NodeRole, Wake
+from cronflow.testing.clock import FakeClock
+from cronflow.testing.memory import memory_backends
 from tests.leader.test_takeover import jobs, matched
 from tests.node.cluster import Cluster, a_cluster
 
@@ -30,6 +35,25 @@ async def test_an_outage_of_a_store_is_not_unexpected() -> None:
 
     with pytest.raises(BackendUnavailable):
         await guarded(NodeRole("planner", away, Wake()), lambda *_: None).step()
+
+
+async def test_an_unexpected_error_in_a_role_of_the_api_is_reported_and_does_not_end_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def failing(name: str) -> SimpleNamespace:
+        async def step() -> float:
+            raise KeyError("a bug")
+
+        return SimpleNamespace(role=NodeRole(name, step, Wake()))
+
+    monkeypatch.setattr(api, "missing_leader", lambda *_, **__: failing("missing leader"))
+    monkeypatch.setattr(api, "alert_sender", lambda *_, **__: failing("alert sender"))
+    emitted: list[Event] = []
+    clock = FakeClock()
+    reporting = api.missing_leader_roles(Settings(), memory_backends(clock), clock, mock.Mock(), emitted.append)
+    for role in reporting:
+        assert await role.step() > 0
+    assert emitted == [RoleFailed("the API", role.name, "KeyError: 'a bug'") for role in reporting]
 
 
 async def test_whatever_role_fails_another_node_leads_and_both_work_on(monkeypatch: pytest.MonkeyPatch) -> None:
