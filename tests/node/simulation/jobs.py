@@ -70,7 +70,7 @@ JOBS = {
         job("follower", None, 1.0, overlap=ALLOW, after=(Upstream("forbid", On.ENDED),)),
         job("joined", None, 1.0, overlap=ALLOW, after=(Upstream("follower"), Upstream("queue", On.ENDED))),
         job("last", None, 1.0, overlap=ALLOW, after=(Upstream("joined", On.ENDED),)),
-        job("sharded", "6s", 2.0, shards=3, retry=RETRIED),
+        job("sharded", "9s", 2.0, shards=3, retry=Retry(max=1, initial="1s")),
         job("sharded-once", "8s", 2.0, shards=2, delivery=Delivery.AT_MOST_ONCE, overlap=Overlap.QUEUE),
         job("sharded-replaced", "7s", 9.0, shards=2, overlap=Overlap.REPLACE),
         job("everywhere", "8s", 2.0, run_on=RunOn.EVERY_NODE),

@@ -264,7 +264,7 @@ class Teller:
             self.world.fault(f"the clock of {node.id} is off by {step.seconds:g} s")
 
     def do_step_all_clocks(self, step: Step) -> None:
-        self.world.fault(f"all clocks step by {step.seconds:g} s")
+        self.world.fault(f"all clocks step by {step.seconds:g} s", step.seconds)
         self.cluster.clock.step(step.seconds * SECOND)
 
     def do_lose_signals(self, step: Step) -> None:
