@@ -61,6 +61,8 @@ class RabbitServer:
             RABBITMQ_MNESIA_BASE=str(folder / "data"),
             RABBITMQ_NODENAME=NODE,
             RABBITMQ_PID_FILE=str(folder / "pid"),
+            # The script then becomes the broker, which dies with the tests, and does not start it as a child.
+            RUNNING_UNDER_SYSTEMD="yes",
             RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=(
                 f"-setcookie {self._cookie} -kernel inet_dist_use_interface {{127,0,0,1}} +sbwt none"
             ),
