@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import io
-from datetime import timedelta
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
+import pytest
 from rich.console import Console
 
-from cronflow.cli.dev.output import Live, Proof, as_json, view
+from cronflow.backends.clock import SystemClock
+from cronflow.cli.dev.output import Live, Proof, as_json, prove, view
 from cronflow.domain.run import RunState
+from cronflow.domain.schedule.kinds import Every
 from cronflow.testing.audit import FireAudit
+from cronflow.testing.memory import memory_backends
+from cronflow.usecases import UseCases
 from tests.cli.scene import NOON, run
+from tests.contracts.builders import a_job, a_pend, a_record
 
 
 class Shown:
@@ -48,6 +56,27 @@ def test_the_summary_has_lateness_for_people_and_in_milliseconds_for_scripts() -
     view(shown.console, found)
     assert "  lateness   p50 20ms, p99 1.2s, max 14s" in shown.lines
     assert as_json(found)["lateness_ms"] == {"p50": 20.0, "p99": 1200.0, "max": 13693.0}
+
+
+async def test_the_summary_waits_for_a_run_whose_insertion_its_worker_was_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SystemClock()
+    backends = memory_backends(clock)
+    began = datetime.now(UTC)
+    fire = began.replace(microsecond=0) - timedelta(minutes=10)
+    job = a_job("report", schedule=Every("1h", fire))
+    start = {"report": a_record("report", job=job, next_fire=fire)}
+    moved = replace(start["report"], next_fire=fire + timedelta(hours=1), pending_run=a_pend(fire))
+    backends.documents.jobs["report"] = moved
+    existing = backends.runs.existing
+
+    async def inserted_after_the_first_look(ids: Collection[str]) -> set[str]:
+        found = await existing(ids)
+        await backends.runs.insert([run("report", fire, RunState.SUCCEEDED)])
+        return found
+
+    monkeypatch.setattr(backends.runs, "existing", inserted_after_the_first_look)
+    found = await prove(UseCases(backends, clock), start, began, term=1)
+    assert (found.audit.fires_due, [*found.audit.lost]) == (1, [])
 
 
 def test_the_summary_of_a_cluster_without_runs() -> None:

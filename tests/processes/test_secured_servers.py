@@ -282,9 +282,13 @@ async def test_a_watcher_needs_no_right_to_write_and_writes_nothing(urls: Urls, 
         await cluster.apply(cluster.job("tick"))
         await succeeded(cluster, "tick")
         await eventually(lambda: len(cluster.noted("start")) > 7, what="runs older than the grace time")
-        done = await found()
-        assert (done.observed, done.unknown) == ([], set())
-        assert done.judged > 0
+
+        async def nothing_found() -> bool:
+            done = await found()
+            return (done.observed, done.unknown) == ([], set()) and done.judged > 0
+
+        # On a busy machine a connection with TLS may take too long.
+        await eventually(nothing_found, what="a round that reaches both servers finds nothing")
     # In an empty database it would create collections and indexes, if it created any.
     with urls.secured.admin() as client:
         client.drop_database(f"cronflow_{urls.namespace}")
