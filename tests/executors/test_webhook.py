@@ -99,9 +99,14 @@ async def test_a_receiver_that_hangs_is_left_after_the_time_limit(
 
     for silent in (hang, dribble):
         server.answers["/hook"] = silent
-        found = await posted(signed(server))
-        assert (found.status, found.error) == (None, "no answer within 1 s")
-    assert server.connections == 2
+        before = server.connections
+        for _ in range(30):
+            found = await posted(signed(server))
+            assert (found.status, found.error) == (None, "no answer within 1 s")
+            # On a busy machine a request may take longer than that to arrive.
+            if server.connections > before:
+                break
+        assert server.connections > before
     enough.set()
 
 
