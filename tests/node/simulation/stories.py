@@ -29,6 +29,7 @@ from tests.node.simulation.loop import StoppableLoop
 from tests.node.simulation.world import World, a_world
 
 SECOND = timedelta(seconds=1)
+MAINTENANCE = "maintenance"
 SERVERS = (("MongoDB",), ("Redis",), ("MongoDB", "Redis"))
 VERBS = (
     *("jobs.due_in_turn", "jobs.move", "jobs.replace", "plans.write", "plans.remove", "versions.keep"),
@@ -346,15 +347,18 @@ class Teller:
     def do_drain(self, step: Step) -> None:
         name = self.world.names[step.pick % len(self.world.names)]
         until = self.world.now + step.seconds * SECOND if step.seconds else None
+        ends = self.world.asked_to_end[name]
 
         def acknowledged(_: object) -> None:
-            self.world.drains.setdefault(name, self.world.now)
+            if self.world.asked_to_end[name] == ends:
+                self.world.drains.setdefault(name, self.world.now)
 
         self.world.person(self.service.cluster.drain(name, until=until), acknowledged)
 
     def do_undrain(self, step: Step) -> None:
         name = self.world.names[step.pick % len(self.world.names)]
         self.world.end_drain(name)
+        self.world.asked_to_end[name] += 1
         self.world.person(self.service.cluster.undrain(name))
 
     def do_stop_gracefully(self, step: Step) -> None:
@@ -366,15 +370,19 @@ class Teller:
 
     def do_begin_maintenance(self, step: Step) -> None:
         until = self.world.now + step.seconds * SECOND if step.seconds else None
+        ends = self.world.asked_to_end[MAINTENANCE]
 
         def acknowledged(mode: MaintenanceMode) -> None:
             self.world.end_maintenance()
-            self.world.in_maintenance, self.world.maintenance_until = self.world.now, mode.until
+            # Somebody may have ended it before this answer came.
+            if self.world.asked_to_end[MAINTENANCE] == ends:
+                self.world.in_maintenance, self.world.maintenance_until = self.world.now, mode.until
 
         self.world.person(self.service.cluster.begin_maintenance(until=until), acknowledged)
 
     def do_end_maintenance(self, _: Step) -> None:
         self.world.end_maintenance()
+        self.world.asked_to_end[MAINTENANCE] += 1
         self.world.person(self.service.cluster.end_maintenance())
 
     def do_accept_more(self, step: Step) -> None:

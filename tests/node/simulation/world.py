@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -130,6 +131,7 @@ class World:
         self.drained: list[DrainAck] = []
         self.in_maintenance: datetime | None = None
         self.maintenance_until: datetime | None = None
+        self.asked_to_end: Counter[str] = Counter()
         self.maintained: list[MaintenanceAck] = []
         self.terms: set[Elected] = set()
         self.gone: dict[str, float] = {}
