@@ -321,8 +321,15 @@ def each_end_is_answered_once(history: History) -> Breaches:
                 yield run.id, f"{record.name} has followed its end {count} times"
             # A job that was created later, or deleted, need not follow the run.
             must = record.deleted_at is None and record.created_at <= run.created_at
+            must = must and not _was_deleted(history, record.name, run)
             if must and count == 0 and len(upstream) == 1 and upstream[run.job].on is On.ENDED:
                 yield run.id, f"{record.name} has not followed its end"
+
+
+def _was_deleted(history: History, job: str, run: Run) -> bool:
+    """Whether the job was deleted when the run ended; somebody may have created it again since."""
+    before = [version for version in history.versions(job) if run.ended_at is not None and version.at <= run.ended_at]
+    return bool(before) and before[-1].deleted
 
 
 def a_parent_follows_from_its_parts(history: History) -> Breaches:

@@ -58,7 +58,7 @@ JOBS = {
         job(
             "limited-replaces", "3s", 5.0, overlap=ALLOW, concurrency=(KeyedConcurrency("replaces", 1, OnFull.REPLACE),)
         ),
-        job("named", "2s", 2.5, overlap=ALLOW, concurrency=("named",)),
+        job("named", "2s", 1.0, overlap=ALLOW, concurrency=("named",)),
         job("named-too", "4s", 1.5, overlap=ALLOW, concurrency=("named", *SHARED), retry=RETRIED),
         job("rated", "2s", 0.5, overlap=ALLOW, rate=KeyedRate(Rate(1, 1.5 * SECOND, burst=2)), priority=8),
         job("reserving", "2s", 3.0, overlap=ALLOW, resources=ResourceAmount(memory=GB)),
@@ -81,7 +81,7 @@ JOBS = {
 }
 LONG = {"replace", "long", "long-once", "sharded-replaced"}
 """The jobs that have a run at all times, so a run that must not overlap another one would wait for ever."""
-ALWAYS_OPEN = LONG | {"limited-skips", "limited-replaces", "named", "reserving"}
+ALWAYS_OPEN = LONG | {"limited-skips", "limited-replaces", "reserving"}
 """Their runs take longer than their interval. If they had to exclude each other, a backfill would wait for ever."""
 EDITS: tuple[dict[str, object], ...] = (
     {"timeout": timedelta(minutes=2)},
