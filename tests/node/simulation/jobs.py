@@ -58,8 +58,6 @@ JOBS = {
         job(
             "limited-replaces", "3s", 5.0, overlap=ALLOW, concurrency=(KeyedConcurrency("replaces", 1, OnFull.REPLACE),)
         ),
-        job("named", "2s", 1.0, overlap=ALLOW, concurrency=("named",)),
-        job("named-too", "4s", 1.5, overlap=ALLOW, concurrency=("named", *SHARED), retry=RETRIED),
         job("rated", "2s", 0.5, overlap=ALLOW, rate=KeyedRate(Rate(1, 1.5 * SECOND, burst=2)), priority=8),
         job("reserving", "2s", 3.0, overlap=ALLOW, resources=ResourceAmount(memory=GB)),
         job("reserving-too", "3s", 2.0, resources=ResourceAmount(memory=2 * GB), priority=9),
