@@ -439,6 +439,18 @@ def test_a_follower_that_was_deleted_or_created_later_need_not_follow(fields: di
     assert check(with_window(a_history(), 3, 4, "blackout")) == []
 
 
+def test_a_follower_that_was_deleted_when_a_run_ended_need_not_follow_it_although_it_was_created_again() -> None:
+    history = with_followers(a_history(), PAYMENT[:3])
+    *_, follower = history.jobs
+    assert [one.rule for one in check(history)] == ["H13"]
+    version = version_of(follower)
+    deleted = replace(version, ver=0, at=at(-60), deleted=True)
+    again = replace(follower, updated_at=at(250))
+    assert version_of(again).at > deleted.at
+    found = check(replace(history, jobs=[*history.jobs[:-1], again], earlier={**history.earlier, "mail": [deleted]}))
+    assert "H13" not in {one.rule for one in found}
+
+
 def test_what_people_asked_for_and_got_has_no_findings() -> None:
     """In time, or late for a reason."""
     history = a_history()

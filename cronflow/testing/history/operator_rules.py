@@ -78,8 +78,9 @@ def no_rate_is_exceeded(history: History) -> Breaches:
 def no_node_is_overbooked(history: History) -> Breaches:
     """H18: the runs that a node has never reserve more than it announces.
 
-    It has those that it starts, from their dispatch on. A leader that could not insert a run does not push it: plan
-    recovery inserts it as dispatched, possibly to a node that is full meanwhile, and it is dispatched anew.
+    It has those that it starts, from their dispatch on. A leader pushes only the runs that it inserted itself. One that
+    it planned and could not insert is inserted by plan recovery, as dispatched to a node that may be full by then. That
+    node never receives it, and the leader dispatches the run again.
     """
     started = {(step.run, step.fence) for step in history.steps if step.state is RunState.RUNNING}
     started |= {(line.run, line.fence) for line in history.sink if line.word == START}
