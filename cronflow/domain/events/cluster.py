@@ -31,7 +31,7 @@ class LeaderSteppedDown(Event):
 
 @event
 class RoleFailed(Event):
-    """A role of a node, or of the API, met an unexpected error, which is a bug or a record that this version cannot read."""
+    """A role of a node or of the API met an unexpected error: a bug, or a record that this version cannot read."""
 
     node: str
     role: str
