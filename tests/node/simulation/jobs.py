@@ -58,6 +58,8 @@ JOBS = {
         job(
             "limited-replaces", "3s", 5.0, overlap=ALLOW, concurrency=(KeyedConcurrency("replaces", 1, OnFull.REPLACE),)
         ),
+        job("named", "2s", 1.0, overlap=ALLOW, concurrency=("named",)),
+        job("named-too", "4s", 1.0, overlap=ALLOW, concurrency=("named", *SHARED), retry=RETRIED),
         job("rated", "2s", 0.5, overlap=ALLOW, rate=KeyedRate(Rate(1, 1.5 * SECOND, burst=2)), priority=8),
         job("reserving", "2s", 3.0, overlap=ALLOW, resources=ResourceAmount(memory=GB)),
         job("reserving-too", "3s", 2.0, resources=ResourceAmount(memory=2 * GB), priority=9),
@@ -105,8 +107,8 @@ def with_upstream(names: Iterable[str]) -> list[Job]:
 
 
 def edited(name: str, number: int) -> Job:
-    """The job after the edit of this number."""
+    """The job after the edit of this number. `past` keeps its minute: a backfill of it reaches 5 minutes back."""
     one, change = JOBS[name], EDITS[number % len(EDITS)]
     keeps = one.name in ALWAYS_OPEN and not change.keys().isdisjoint(("schedule", "overlap"))
-    keeps |= bool(one.after) and "schedule" in change
+    keeps |= (bool(one.after) or name == "past") and "schedule" in change
     return one if keeps else replace(one, **change)  # type: ignore[arg-type]
