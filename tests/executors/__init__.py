@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 from cronflow.domain.durations import parse_duration
 from cronflow.domain.job import Job, Retry, Target
+from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.ports import Assignment
 
 RUN = "demo@20261121T020000Z"
@@ -45,6 +46,17 @@ def assignment(
     )
     fire_at = datetime(2026, 11, 21, 2, tzinfo=UTC)
     return Assignment(run=RUN, fence=FENCE, term=3, attempt=attempt, fire_at=fire_at, job=job, args=args or {})
+
+
+async def timed_out(attempt: Callable[[str], Awaitable[AttemptResult]], started: Callable[[], object]) -> AttemptResult:
+    """Make an attempt that never ends, with a timeout. On a busy machine the timeout may come before the program has
+    `started` to do what the test is about; then the attempt is made again with a longer one."""
+    for timeout in ("300ms", "3s", "30s"):
+        result = await attempt(timeout)
+        assert result.outcome is Outcome.TIMEOUT
+        if started():
+            return result
+    raise AssertionError("the program did not start within 30 s")
 
 
 def is_running(pid: int) -> bool:

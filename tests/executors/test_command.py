@@ -19,7 +19,7 @@ from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.executors import Executors, presence
 from cronflow.executors.command import CommandExecutor
 from cronflow.executors.group import MAX_LINE_BYTES
-from tests.executors import FENCE, RUN, Lines, assignment, is_running
+from tests.executors import FENCE, RUN, Lines, assignment, is_running, timed_out
 from tests.waiting import PATIENCE_S, eventually
 
 FOREVER = "while :; do sleep 0.02; done"
@@ -62,7 +62,9 @@ async def test_the_cpu_time_and_the_memory_of_a_command_are_those_of_its_process
     assert idle.cpu_s < busy.cpu_s
     assert busy.memory is not None
     assert busy.memory > 60_000_000
-    assert (await run("sleep 30", timeout="200ms")).used is not None
+    late = await run("sleep 30", timeout="200ms")
+    assert late.used is not None
+    assert late.error == "timed out after 200ms"
 
 
 async def test_a_node_without_the_file_skips_the_run_with_the_reason(tmp_path: Path) -> None:
@@ -229,34 +231,30 @@ async def test_bytes_that_are_no_text_are_replaced() -> None:
 async def test_a_timeout_kills_the_whole_family() -> None:
     lines = Lines()
     family = "sleep 1000 & echo $!; (sleep 1000 & echo $!; wait) & wait"
-    attempt_result = await run(family, lines, timeout="300ms")
+    await timed_out(lambda timeout: run(family, lines, timeout=timeout), lambda: len(lines.all) >= 2)
     pids = [int(line) for line in lines.of("info")]
-    assert attempt_result.outcome is Outcome.TIMEOUT
-    assert "300ms" in (attempt_result.error or "")
-    assert len(pids) == 2
     await eventually(lambda: not any(map(is_running, pids)), what="the end of the grandchildren")
 
 
 async def test_what_ignores_sigterm_is_killed_after_the_grace() -> None:
     lines = Lines()
     stubborn = f"(trap '' TERM; sh -c 'echo $PPID'; {FOREVER}) & wait"
-    attempt_result = await run(stubborn, lines, timeout="300ms", grace_s=0.2)
+    await timed_out(lambda timeout: run(stubborn, lines, timeout=timeout, grace_s=0.2), lambda: lines.all)
     (pid,) = map(int, lines.of("info"))
-    assert attempt_result.outcome is Outcome.TIMEOUT
     await eventually(lambda: not is_running(pid), what="the end of the process that ignores SIGTERM")
 
 
 async def test_the_grace_is_there_to_clean_up_even_when_the_shell_is_gone() -> None:
     lines = Lines()
     careful = f"(trap 'sleep 0.2; echo cleaned up; exit' TERM; echo ready; {FOREVER}) & wait"
-    await run(careful, lines, timeout="300ms")
+    await timed_out(lambda timeout: run(careful, lines, timeout=timeout), lambda: lines.all)
     assert lines.of("info") == ["ready", "cleaned up"]
 
 
 async def test_processes_that_close_the_pipes_get_the_grace_time_too(tmp_path: Path) -> None:
-    trace = tmp_path / "trace"
-    careful = f"(trap 'sleep 0.2; echo cleaned up >{trace}; exit' TERM; {FOREVER}) >/dev/null 2>&1 & wait"
-    await run(careful, timeout="300ms")
+    ready, trace = tmp_path / "ready", tmp_path / "trace"
+    careful = f"(trap 'sleep 0.2; echo cleaned up >{trace}; exit' TERM; >{ready}; {FOREVER}) >/dev/null 2>&1 & wait"
+    await timed_out(lambda timeout: run(careful, timeout=timeout), ready.exists)
     assert trace.read_text() == "cleaned up\n"
 
 

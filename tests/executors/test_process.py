@@ -18,7 +18,7 @@ from cronflow import App, Context
 from cronflow.domain.job import PythonTarget
 from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.executors.python import PythonExecutor, PythonTargets
-from tests.executors import FENCE, RUN, Lines, assignment, is_running
+from tests.executors import FENCE, RUN, Lines, assignment, is_running, timed_out
 from tests.executors.endings import CLASSES, ENDINGS, end
 from tests.waiting import eventually
 
@@ -64,7 +64,7 @@ def ends(how: str) -> object:
 
 @app.job(process=True)
 def holds_the_interpreter(note: str) -> None:
-    Path(note).write_text(f"{os.getpid()} {subprocess.Popen(['sleep', '300']).pid}")
+    leave(note, f"{os.getpid()} {subprocess.Popen(['sleep', '300']).pid}")
     while True:
         time.sleep(0.01)
 
@@ -168,10 +168,11 @@ async def test_the_traceback_shows_the_function_and_not_the_executor(executor: P
 
 async def test_at_its_timeout_it_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
     note = tmp_path / "pids"
+    endless = target("holds_the_interpreter", note=str(note))
     async with PythonExecutor(PythonTargets([app]), grace_s=0.2) as executor:
-        given = assignment(target("holds_the_interpreter", note=str(note)), timeout="3s")
-        attempt_result = await executor.run(given, "node-1", Lines())
-    assert attempt_result.outcome is Outcome.TIMEOUT
+        await timed_out(
+            lambda timeout: executor.run(assignment(endless, timeout=timeout), "node-1", Lines()), note.exists
+        )
     pids = [int(pid) for pid in note.read_text().split()]
     await eventually(lambda: not any(map(is_running, pids)), what="the end of the group")
 

@@ -404,9 +404,14 @@ def test_a_server_that_gives_up_shows_the_end_of_its_log(kind: type[AnyServer], 
 def test_a_server_that_never_answers_is_killed_at_the_deadline(
     kind: type[AnyServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(life, "START_WITHIN_S", 0.3)
     mute = kind(tmp_path, binary=program(tmp_path, 'echo $$ > "$(dirname "$0")/pid"; exec sleep 60'))
-    with pytest.raises(CannotStart, match=r"not ready after 0\.3 s"):
-        mute.start()
-    assert not mute.running
-    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
+    pid = tmp_path / "pid"
+    # On a busy machine the deadline may come before the program has written anything.
+    for deadline_s in (0.3, 3, 30):
+        monkeypatch.setattr(life, "START_WITHIN_S", deadline_s)
+        with pytest.raises(CannotStart, match=f"not ready after {deadline_s} s"):
+            mute.start()
+        assert not mute.running
+        if pid.exists() and pid.read_text():
+            break
+    assert not psutil.pid_exists(int(pid.read_text()))
