@@ -121,7 +121,7 @@ test:
 prove: ui .venv/ready
 	PYTHONHASHSEED=0 $(BIN)/python -m pytest -n $$(nproc) tests/node/test_simulation.py --stories $(SEEDS)
 	$(BIN)/python -m pytest tests/api/test_fuzz.py tests/node/test_hanging.py --prove
-	$(BIN)/python -m pytest -m prove --prove
+	$(BIN)/python -m pytest -m 'prove or hypothesis' --prove
 	$(BIN)/python -m tests.model.check_protocol
 	$(BIN)/python -m tests.model.limits
 	$(BIN)/python -m tests.model.chains

@@ -21,7 +21,7 @@ import structlog
 
 from cronflow.operating_system import die_with_parent
 from cronflow.testing.embedded import MongoServer, RedisServer
-from tests import children
+from tests import children, drawing
 from tests.rabbitmq import RabbitServer, rabbit_server
 from tests.servers import MONGO_URL, REDIS_URL, fast_folder, fresh_namespace, started
 
@@ -98,6 +98,7 @@ def pytest_configure(config: pytest.Config) -> None:
         # A shell that starts the tests in the background ignores these, and children would inherit that.
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
+    drawing.proving = config.getoption("prove")
     os.environ.clear()
     os.environ.update(children.clean(children.OUTSIDE) | {"HOME": children.NO_HOME})
     # Examples that failed are kept in the checkout, and not in the folder of one test.

@@ -36,6 +36,7 @@ from cronflow.domain.schedule.dst import Dst, GapPolicy, RepeatPolicy
 from cronflow.domain.schedule.kinds import AnyOf, Cron, Every, Once
 from cronflow.domain.shadow import JobMode, ReplacedLine
 from cronflow.domain.split import RunOn
+from tests.drawing import examples
 
 NO_LIMITS = {"cpu": None, "memory": None, "file_size": None, "files": None, "processes": None}
 MINIMAL: dict[str, Any] = {"name": "backup", "run": {"shell": "true"}}
@@ -209,7 +210,7 @@ jobs = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(jobs)
 def test_reading_back_what_was_written_gives_an_equal_job(job: Job) -> None:
     for compact in (False, True):

@@ -17,6 +17,7 @@ from cronflow.api.pagination import cursor_of
 from cronflow.api.responses import new_router
 from tests.api.conftest import Client, Document, HeaderGate, client_of
 from tests.cli.scene import FAILED, Scene
+from tests.drawing import examples
 
 HUGE = "9" * 5000
 
@@ -216,7 +217,7 @@ async def test_a_parameter_is_accepted_or_rejected_by_name(
     assert len(answer.content) < 1000
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(alphabet="ABCabc019_-=+/ \x00é", max_size=40))
 async def test_no_text_breaks_a_cursor(client: Client, text: str) -> None:
     for path, name in (("/jobs", "cursor"), ("/runs", "cursor"), (f"/runs/{FAILED}/logs", "after")):
@@ -239,7 +240,7 @@ FIELDS = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(patch=st.dictionaries(FIELDS, JSON, max_size=4))
 async def test_no_patch_breaks_a_job(client: Client, patch: Any) -> None:
     content = json.dumps(patch).encode()  # unlike orjson it writes numbers of any size

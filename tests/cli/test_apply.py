@@ -22,6 +22,7 @@ from cronflow.usecases.jobs import Comparison
 from tests.cli.conftest import Cli, parsed, row
 from tests.cli.scene import Scene
 from tests.cli.served import Served, serving
+from tests.drawing import examples
 from tests.test_documents import jobs as any_job
 
 FILE = """
@@ -469,7 +470,7 @@ def test_the_api_gets_what_the_user_wrote(cli: Cli, empty: Scene, tmp_path: Path
     assert PASSED in refused.stderr
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(any_job)
 def test_what_is_sent_means_the_same_with_any_settings(job: Job) -> None:
     document = complete_document(job)

@@ -13,6 +13,7 @@ from cronflow.domain.errors import InvalidInput
 from cronflow.domain.job import CommandTarget, Job, PythonTarget, Retry
 from cronflow.files.export import file_text, job_of, write_folder
 from cronflow.files.jobs import read_jobs
+from tests.drawing import examples
 from tests.test_documents import jobs as any_job
 
 OTHER = Retry(max=9, initial="7s")
@@ -25,7 +26,7 @@ def again(text: str, folder: Path) -> list[Job]:
 
 
 @settings(
-    max_examples=50,
+    max_examples=examples(50),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],

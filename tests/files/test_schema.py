@@ -16,6 +16,7 @@ from cronflow.documents import complete_document, job_document
 from cronflow.domain.job import Job
 from cronflow.files.schema import schema_text
 from cronflow.files.yaml_values import values_of
+from tests.drawing import examples
 from tests.test_documents import jobs as any_job
 from tests.test_documents_shown import LIVING, ROOT, blocks
 from tools.docs.job_file_schema import text
@@ -47,7 +48,7 @@ def test_the_published_schema_is_the_one_of_the_tables() -> None:
     assert schema_text() == text(), "run: make docs"
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(any_job)
 def test_every_job_is_accepted_in_each_of_its_forms(job: Job) -> None:
     for document in (job_document(job), job_document(job, compact=True), complete_document(job)):

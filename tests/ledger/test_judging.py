@@ -12,6 +12,7 @@ from cronflow.domain.run import RunState
 from cronflow.ledger.derivation import LedgerSpan, due_instants, read_version
 from cronflow.schemas import iso
 from cronflow.testing.audit import Matcher
+from tests.drawing import examples
 from tests.ledger.forging import HOUR, JOB, NOON, all_ran, judged, ran, verdicts, version
 
 
@@ -161,7 +162,7 @@ def test_long_spans_are_derived_in_slices_that_neither_lose_nor_repeat_an_instan
 spans = st.tuples(st.integers(0, 40), st.integers(0, 6)).map(lambda one: (one[0], one[0] + one[1]))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(spans, max_size=12), st.sets(st.integers(0, 40)))
 def test_the_matcher_finds_what_counting_finds(ranges: list[tuple[int, int]], seconds: set[int]) -> None:
     at = [NOON + timedelta(seconds=second) for second in range(50)]

@@ -28,6 +28,7 @@ from cronflow.ledger.report import read_report
 from cronflow.testing.audit import audit, expectations
 from cronflow.testing.clock import FakeClock
 from cronflow.testing.schedule_oracle import fires_between
+from tests.drawing import examples
 from tests.node.cluster import Cluster, a_cluster
 
 SECOND = timedelta(seconds=1)
@@ -192,7 +193,7 @@ def left_out(version: Version, until: datetime) -> bool:
     return any(fires_between(schedule, after, until if version.since is None else min(until, version.since)))
 
 
-@settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(12), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(stories)
 def test_every_instant_that_fell_due_lies_in_exactly_one_run_whatever_happened(story: list[Step]) -> None:
     asyncio.run(live(story))

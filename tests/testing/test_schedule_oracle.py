@@ -20,6 +20,7 @@ from cronflow.domain.schedule.fires import MOST_COUNTED_OF_ANY, count_between, l
 from cronflow.domain.schedule.kinds import AnyOf, Cron, Every, Once, Schedule
 from cronflow.testing import cron_matcher, schedule_oracle
 from cronflow.testing.schedule_oracle import fires_between, is_excluded
+from tests.drawing import examples
 
 SECOND = timedelta(seconds=1)
 
@@ -228,7 +229,7 @@ def questions(draw: st.DrawFn) -> tuple[Schedule, datetime, datetime, datetime]:
 Question = tuple[Schedule, datetime, datetime, datetime]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(questions())
 def test_walking_from_fire_to_fire_finds_what_the_oracle_finds(question: Question) -> None:
     schedule, first, last, _ = question
@@ -241,7 +242,7 @@ def test_walking_from_fire_to_fire_finds_what_the_oracle_finds(question: Questio
     assert found == expected
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(questions())
 def test_asking_at_any_instant_finds_what_the_oracle_finds(question: Question) -> None:
     schedule, first, last, instant = question
@@ -257,7 +258,7 @@ def test_asking_at_any_instant_finds_what_the_oracle_finds(question: Question) -
         assert following is None or following >= last
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(questions())
 def test_counting_agrees_with_the_oracle(question: Question) -> None:
     schedule, first, last, instant = question
@@ -282,7 +283,7 @@ def windows(draw: st.DrawFn, around: datetime) -> Window:
     return WeeklyHours(draw(days), draw(clock), draw(clock))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_exclusions_agree_with_the_oracle(data: st.DataObject) -> None:
     """An excluded fire is excluded to the instant that the exclusion names, and what follows is allowed."""

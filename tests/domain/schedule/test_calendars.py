@@ -20,6 +20,7 @@ from cronflow.domain.schedule.exclusions import allowed_until, exclusion, next_a
 from cronflow.domain.schedule.fires import next_after
 from cronflow.domain.schedule.kinds import AnyOf, Cron, Every, Repeating, bound
 from cronflow.domain.schedule.windows import LONGEST_NAME, MOST_WEEKLY, Period, WeeklyHours, Window, WindowSet
+from tests.drawing import examples
 
 SECOND, MINUTE, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(days=1)
 BERLIN, NEW_YORK, KIRITIMATI = "Europe/Berlin", "America/New_York", "Pacific/Kiritimati"
@@ -353,7 +354,7 @@ def _schedules(draw: st.DrawFn) -> Repeating:
     return bound(schedule, [draw(_calendars())])  # type: ignore[return-value]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(_schedules())
 def test_any_schedule_agrees_with_the_definition(schedule: Repeating) -> None:
     first = at("2026-10-23T00:00")
@@ -375,7 +376,7 @@ def test_any_schedule_agrees_with_the_definition(schedule: Repeating) -> None:
         assert found_next == expected or (expected is None and (found_next is None or found_next > instants[-1]))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(_schedules(), _calendars())
 def test_the_changes_between_two_calendars_are_those_of_the_definition(old: Repeating, calendar: Calendar) -> None:
     new = bound(old, [calendar])

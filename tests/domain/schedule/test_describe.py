@@ -14,6 +14,7 @@ from cronflow.domain.errors import InvalidInput
 from cronflow.domain.schedule.cron_expression import parse_expression
 from cronflow.domain.schedule.describe import describe, describe_cron
 from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule
+from tests.drawing import examples
 
 BERLIN = "Europe/Berlin"
 
@@ -211,7 +212,7 @@ RIDDLES = re.compile(r"None|field|second second|\b1 (second|minute|hour|day|mont
 MONDAY = datetime(2040, 1, 2)  # noqa: DTZ001 - local times are naive
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(TIMES, DAYS)
 def test_the_words_are_a_sentence(times: tuple[str, ...], days: tuple[str, ...]) -> None:
     expr = " ".join(times + days)
@@ -223,7 +224,7 @@ def test_the_words_are_a_sentence(times: tuple[str, ...], days: tuple[str, ...])
     assert not RIDDLES.search(words), words
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(TIMES, TIMES)
 def test_expressions_with_the_same_words_have_the_same_times(one: tuple[str, ...], other: tuple[str, ...]) -> None:
     for changed in (other, (one[0], one[1], other[2]), (one[0], other[1], one[2]), (other[0], one[1], one[2])):
@@ -236,7 +237,7 @@ def times_of(times: tuple[str, ...]) -> tuple[list[int], ...]:
     return found.seconds, found.minutes, found.hours
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(DAYS, DAYS)
 def test_expressions_with_the_same_words_have_the_same_days(one: tuple[str, ...], other: tuple[str, ...]) -> None:
     for changed in (other, (*one[:2], other[2]), (one[0], other[1], one[2]), (other[0], *one[1:])):

@@ -29,6 +29,7 @@ from cronflow.domain.schedule.load import (
 from cronflow.domain.schedule.windows import Period, WeeklyHours
 from cronflow.domain.schedule.zones import SECOND
 from cronflow.testing.schedule_oracle import fires_between, is_excluded
+from tests.drawing import examples
 
 PLAIN = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SPRING = datetime(2027, 3, 25, 5, tzinfo=UTC)
@@ -85,7 +86,7 @@ def test_the_minutes_of_a_week_have_the_starts_of_the_oracle(schedule: Schedule,
 fields = st.sampled_from(["0", "30", "*/20", "1-3", "5,50", "*"])
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(
     minute=fields,
     hour=st.sampled_from(["*", "2", "*/6", "0,23"]),

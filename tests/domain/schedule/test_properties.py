@@ -23,6 +23,7 @@ from cronflow.domain.schedule.calendar import Period, WeeklyHours
 from cronflow.domain.schedule.dst import Dst, GapPolicy, RepeatPolicy
 from cronflow.domain.schedule.fires import count_between, last_before, latest, next_after
 from cronflow.domain.schedule.kinds import AnyOf, Cron, Every, Once, Schedule, named
+from tests.drawing import examples
 from tests.schedule_steps import forget
 
 SECOND = timedelta(seconds=1)
@@ -99,7 +100,7 @@ def schedules(draw: st.DrawFn, *, parts: bool = True) -> Schedule:
     return made
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(schedules(), instants, st.sampled_from(["billing", "report"]))
 def test_fires_are_in_strict_order_and_every_direction_agrees(unnamed: Schedule, instant: datetime, name: str) -> None:
     schedule = named(unnamed, name)
@@ -125,7 +126,7 @@ def test_fires_are_in_strict_order_and_every_direction_agrees(unnamed: Schedule,
         assert last_before(schedule, LAST, not_before=instant + SECOND) is None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(schedules(), instants, st.integers(1, 86_400))
 def test_jitter_delays_each_fire_by_a_stable_time_and_stays_before_the_next(
     schedule: Schedule, instant: datetime, seconds: int
@@ -156,7 +157,7 @@ def test_jitter_delays_each_fire_by_a_stable_time_and_stays_before_the_next(
         at = following
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(schedules())
 def test_documents_and_pickles_round_trip(schedule: Schedule) -> None:
     document = write_schedule(schedule)
@@ -170,7 +171,7 @@ def test_documents_and_pickles_round_trip(schedule: Schedule) -> None:
     assert pickle.loads(pickle.dumps(schedule)) == schedule
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.text(min_size=1, max_size=20), st.sampled_from(["H H * * *", "H/7 H(9-17)/2 H H H", "H H(0-3) H/5 * *"]))
 def test_h_is_a_choice_of_the_name_alone(name: str, expr: str) -> None:
     def fires() -> list[datetime]:

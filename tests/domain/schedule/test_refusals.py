@@ -14,6 +14,7 @@ from cronflow.domain.errors import InvalidInput
 from cronflow.domain.schedule.describe import describe
 from cronflow.domain.schedule.fires import count_between, last_before, latest, next_after
 from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule
+from tests.drawing import examples
 
 BERLIN = "Europe/Berlin"
 
@@ -235,7 +236,7 @@ def test_a_question_with_a_naive_datetime_is_refused(ask: Callable[[datetime], A
         ask(datetime(2026, 1, 1))  # noqa: DTZ001
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.text(alphabet="0123456789*,-/L#WMONJAF @?", max_size=12) | st.text(max_size=5), st.integers(0, 5))
 def test_any_text_in_a_field_is_either_understood_or_refused(text: str, place: int) -> None:
     fields = ["0", "0", "0", "1", "1", "*"]
