@@ -77,15 +77,14 @@ class Backfiller:
         self._inserted = inserted
         self._emit = emit
         self._waits_for_runs = False
-        self._looked_at = 0.0
-        self._limit = ReadLimit(clock, LOOK_S)
+        self._limit, self._limit_of_ends = ReadLimit(clock, LOOK_S), ReadLimit(clock, AGAIN_S)
         self.figures: tuple[int, int] | None = None
         """The running backfills and their instants without a run, as of the last look of this leader."""
         self.wake = Wake()
 
     def run_ended(self) -> None:
         """A run has ended. This wakes only a backfiller whose next run waits for that."""
-        if self._waits_for_runs and self._clock.monotonic() - self._looked_at >= AGAIN_S:
+        if self._waits_for_runs:
             self.wake.set()
 
     async def step(self) -> float:
@@ -96,9 +95,8 @@ class Backfiller:
             return IDLE_S
         if self._held(tenure) is not None:
             return LOOK_S
-        if not self._waits_for_runs and (wait_s := self._limit.wait_s()):
+        if wait_s := (self._limit_of_ends if self._waits_for_runs else self._limit).wait_s():
             return wait_s
-        self._looked_at = self._clock.monotonic()
         found = await self._backfills.watched(MOST_OPEN)
         running = [one.backfill for one in found if one.backfill.state is BackfillState.RUNNING]
         self.figures = len(running), sum(one.total - one.inserted for one in running)

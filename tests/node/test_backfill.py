@@ -99,6 +99,13 @@ async def test_runs_that_exclude_each_other_follow_one_after_the_other() -> None
             held = cluster.executor.release = asyncio.Event()
 
 
+async def test_short_runs_that_exclude_each_other_do_not_wait_for_the_next_look() -> None:
+    async with a_cluster("a") as cluster:
+        await request(cluster, 20, a_job(overlap=Overlap.FORBID))
+        await cluster.elapse(8)
+        assert [state for _, state in of_backfill(cluster)] == [RunState.SUCCEEDED] * 20
+
+
 async def test_runs_that_may_overlap_run_at_once() -> None:
     async with a_cluster("a") as cluster:
         cluster.executor.release = asyncio.Event()
