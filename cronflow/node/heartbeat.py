@@ -12,6 +12,8 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Protocol
 
+import structlog
+
 from cronflow.domain.capabilities import Capabilities
 from cronflow.domain.cluster import Backlog, NodeReport
 from cronflow.domain.errors import Conflict
@@ -22,6 +24,8 @@ from cronflow.node.timings import Timings
 from cronflow.ports import Clock, Membership
 
 NAME_POLL_S = 0.5
+
+log = structlog.get_logger("cronflow.node")
 
 
 class Measures(Protocol):
@@ -89,6 +93,7 @@ class Heartbeat:
         self._started_at: datetime = clock.now()
         self._ended, self._ended_at, self._rate = 0, clock.monotonic(), 0.0
         self._sent_at = -1e9
+        self._name_taken_at: float | None = None
         self.draining = False
         self.asked = False
         self.memory = 0.0
@@ -107,20 +112,25 @@ class Heartbeat:
 
     async def announce(self) -> None:
         """Send the first report. Waits for a node of the same name to expire; raises Conflict if it stays alive."""
-        deadline = self._clock.monotonic() + self._timings.node_ttl + 1
-        while True:
-            try:
-                await self.step()
-            except Conflict:
-                if self._clock.monotonic() >= deadline:
-                    raise
-                await self._clock.sleep(NAME_POLL_S)
-            else:
-                return
+        while (pause := await self.step()) and self.age_s is None:
+            await self._clock.sleep(pause)
 
     async def step(self) -> float:
+        """Report. A report of another node with this name must expire: that node was killed, or this one replaced it
+        and Redis has lost the latest writes. Raises Conflict if it is renewed instead.
+        """
         began = self._clock.monotonic()
-        asked = await self._membership.report(self.report(), self._timings.node_ttl, asked=self.asked)
+        try:
+            asked = await self._membership.report(self.report(), self._timings.node_ttl, asked=self.asked)
+        except Conflict as error:
+            if self._name_taken_at is None:
+                self._name_taken_at = began
+                if self.age_s is not None:
+                    log.warning("name taken", reason=str(error), waits_s=self._timings.node_ttl + 1)
+            if began - self._name_taken_at > self._timings.node_ttl + 1:
+                raise
+            return NAME_POLL_S
+        self._name_taken_at = None
         self._sent_at = began
         if asked == self.asked:
             return self._timings.heartbeat
