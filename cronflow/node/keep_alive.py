@@ -35,8 +35,7 @@ class LoopMonitor:
         self._meter = meter
         self._at: float | None = None
         self._late_s = 0.0
-        self.tasks = 0
-        """The tasks of the main loop at the last beat."""
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.role = NodeRole("loop monitor", self._beat, Wake())
 
     @property
@@ -49,6 +48,11 @@ class LoopMonitor:
         """How late the last beat came, or the next one already is, in seconds."""
         return max(self._late_s, self.stalled_s)
 
+    @property
+    def tasks(self) -> int:
+        """How many tasks the main loop has; 0 before the first beat. Any thread may ask. Counting looks at each task."""
+        return 0 if self._loop is None else len(asyncio.all_tasks(self._loop))
+
     def _behind(self, now: float) -> float:
         return 0.0 if self._at is None else max(0.0, now - self._at - BEAT_EVERY_S)
 
@@ -58,7 +62,7 @@ class LoopMonitor:
         if self._at is not None:
             self._meter.observe(metrics.LOOP_LAG, self._late_s)
         self._at = now
-        self.tasks = len(asyncio.all_tasks())
+        self._loop = asyncio.get_running_loop()
         return BEAT_EVERY_S
 
 

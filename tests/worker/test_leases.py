@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 
@@ -109,6 +111,19 @@ async def test_the_loop_monitor_measures_how_late_the_loop_was_after_it_runs_aga
     await clock.advance(0.5)
     await loop_monitor.role.step()
     assert loop_monitor.lag_s == 0.0
+
+
+async def test_the_loop_monitor_counts_the_tasks_of_its_loop_for_any_thread() -> None:
+    loop_monitor, ended = LoopMonitor(FakeClock()), asyncio.Event()
+    assert loop_monitor.tasks == 0
+    await loop_monitor.role.step()
+    before = loop_monitor.tasks
+    more = [asyncio.create_task(ended.wait()) for _ in range(3)]
+    with ThreadPoolExecutor(1) as other:
+        counted = other.submit(lambda: loop_monitor.tasks).result()
+    assert (before, counted) == (1, 4)
+    ended.set()
+    await asyncio.gather(*more)
 
 
 async def test_river_1161_the_failure_of_a_vital_role_ends_the_node_loudly() -> None:
