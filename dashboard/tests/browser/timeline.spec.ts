@@ -128,10 +128,12 @@ test.describe('the timeline', () => {
     await field.fill('2026-11-20T15:54:41Z');
     await field.press('Enter');
     await expect.poll(() => (Number(new URL(user.url()).searchParams.get('from')) + Number(new URL(user.url()).searchParams.get('to'))) / 2).toBe(Date.UTC(2026, 10, 20, 15, 54, 41));
-    const box = (await pane.boundingBox())!;
     const wide = length();
+    await expect(user.getByText('No runs in this time range')).toBeVisible();
+    const box = (await pane.boundingBox())!;
     await user.mouse.move(box.x + 300, box.y + 120);
     await user.mouse.down();
+    await user.mouse.move(box.x + 400, box.y - 20, { steps: 4 });
     await user.mouse.move(box.x + 500, box.y + 120, { steps: 4 });
     await user.mouse.up();
     await expect.poll(length).toBeLessThan(wide / 2);
