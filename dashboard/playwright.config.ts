@@ -19,8 +19,8 @@ const firefox = {
 const SIMULATED = /browser\/[^/]+\.spec\.ts$/;
 /** Everything, which takes long; otherwise without tests that are marked for it. */
 const PROVE = process.env.PROVE !== undefined;
-/** What runs in Firefox otherwise: logging in, a live log, copying and forms over plain HTTP. */
-const ABOUT_BROWSERS = /logging in|followed live|copied|a job is created|the console/;
+/** What runs in Firefox otherwise: logging in, a live log, and copying. */
+const ABOUT_BROWSERS = /logging in|followed live|copied|the console/;
 /** Without endless animations, which would paint sixty times per second for as long as a test waits. */
 const still = { contextOptions: { reducedMotion: 'reduce' as const } };
 

@@ -14,7 +14,7 @@ from tests.model.explore import explore
 from tests.model.mutants import MUTANTS
 
 LIMIT = 1_000_000
-FIRST_STATES = 6_000
+FIRST_STATES = 2_500
 SLOW = {"redispatch_ignores_version", "withdrawal_without_fence"}
 """Rules whose loss shows only after very many states; `check_protocol` removes them too."""
 

@@ -241,11 +241,12 @@ def left_by(folder: Path, finishes: list[Finish]) -> Path:
     return file
 
 
-async def test_a_tail_torn_at_any_byte_is_cut_off_and_nothing_before_it_is_lost(tmp_path: Path) -> None:
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.prove)])
+async def test_a_tail_torn_at_any_byte_is_cut_off_and_nothing_before_it_is_lost(every: int, tmp_path: Path) -> None:
     kept, torn = [a_finish(1), a_finish(2)], a_finish(3, error="the last one")
     whole = left_by(tmp_path / "whole", [*kept, torn]).read_bytes()
     begin = whole[:-1].rfind(b"\n") + 1
-    for end in range(begin, len(whole) + 1):
+    for end in {*range(begin, len(whole), every), *range(len(whole) - 2, len(whole) + 1)}:
         folder = tmp_path / f"torn-at-{end}" / "n1"
         left_by(folder, kept).write_bytes(whole[:end])
         with capture_logs() as logs:

@@ -40,7 +40,7 @@ test('maintenance is started with a note and an end, shown on every page, and en
   await expect(banner).toHaveCount(0);
 });
 
-test('sessions are revoked, the audit log is filtered, and single sign-on has a button and says why it failed', async ({ stage, user }) => {
+test('sessions are revoked, the audit log is filtered, and single sign-on has a button and says why it failed', { tag: '@prove' }, async ({ stage, user }) => {
   await user.goto(`${stage.url}/sessions`);
   await live(user);
   await user.getByRole('button', { name: 'Revoke the session 2c3d4e5f6071 of oidc:linus' }).click();
@@ -619,7 +619,7 @@ test('the schedule load names the jobs of each hour and minute, by mouse and by 
   await expect(map.getByRole('button')).toHaveCount(168);
 });
 
-test('jobs that start together are spread in one change, which can be undone', async ({ stage, user }) => {
+test('jobs that start together are spread in one change, which can be undone', { tag: '@prove' }, async ({ stage, user }) => {
   await user.goto(`${stage.url}/load`);
   await live(user);
   const card = user.getByRole('region', { name: 'Spread jobs' });

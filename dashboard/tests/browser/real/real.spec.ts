@@ -394,7 +394,7 @@ test('a node has a page with what runs on it and its history, and is drained wit
   await expect(page.getByRole('region', { name: 'History' })).toContainText(`${node} accepts work again`);
 });
 
-test('the settings manage users, keys, secrets, alerts and calendars', async () => {
+test('the settings manage users, keys, secrets, alerts and calendars', { tag: '@prove' }, async () => {
   test.setTimeout(180_000);
   const dialog = page.getByRole('dialog');
   const row = (text: string) => page.getByRole('row').filter({ hasText: text });
@@ -803,7 +803,7 @@ test('a late run, an incident and a moment in the past are made of what was reco
   await live(page);
 });
 
-test('a viewer sees every view but no action that needs a higher role', async ({ browser }) => {
+test('a viewer sees every view but no action that needs a higher role', { tag: '@prove' }, async ({ browser }) => {
   test.setTimeout(90_000);
   const other = await browser.newContext();
   const viewer = listen(await other.newPage());
