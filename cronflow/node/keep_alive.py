@@ -50,7 +50,7 @@ class LoopMonitor:
 
     @property
     def tasks(self) -> int:
-        """How many tasks the main loop has; 0 before the first beat. Any thread may ask. Counting looks at each task."""
+        """How many tasks the main loop has; 0 before the first beat. Any thread may ask. Slow: it looks at each."""
         return 0 if self._loop is None else len(asyncio.all_tasks(self._loop))
 
     def _behind(self, now: float) -> float:
