@@ -98,7 +98,8 @@ def pytest_configure(config: pytest.Config) -> None:
         # A shell that starts the tests in the background ignores these, and children would inherit that.
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
-    drawing.proving = config.getoption("prove")
+    if config.getoption("prove"):
+        drawing.prove()
     os.environ.clear()
     os.environ.update(children.clean(children.OUTSIDE) | {"HOME": children.NO_HOME})
     # Examples that failed are kept in the checkout, and not in the folder of one test.

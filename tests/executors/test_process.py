@@ -171,7 +171,8 @@ async def test_at_its_timeout_it_is_killed_with_all_that_it_started(tmp_path: Pa
     endless = target("holds_the_interpreter", note=str(note))
     async with PythonExecutor(PythonTargets([app]), grace_s=0.2) as executor:
         await timed_out(
-            lambda timeout: executor.run(assignment(endless, timeout=timeout), "node-1", Lines()), note.exists
+            lambda timeout: executor.run(assignment(endless, timeout=timeout), "node-1", Lines()),
+            lambda: note.exists() and note.read_text(),
         )
     pids = [int(pid) for pid in note.read_text().split()]
     await eventually(lambda: not any(map(is_running, pids)), what="the end of the group")
