@@ -45,8 +45,8 @@ ARGS ?=
 DATA ?= .cronflow/demo
 CHROMIUM ?= /usr/bin/chromium
 FIREFOX ?= /usr/bin/firefox-esr
-# Two per core, because process tests mostly wait.
-WORKERS ?= $(shell n=$$(nproc); echo $$((n > 4 ? 8 : 2 * n)))
+# More than cores, because process tests mostly wait.
+WORKERS ?= $(shell n=$$(nproc); echo $$((n > 3 ? 8 : n * 5 / 2)))
 
 PAGE := $(shell find dashboard/src dashboard/public -type f ! -name 'openapi.*') cronflow/files/job-file.schema.json $(wildcard cronflow/api/*.py cronflow/api/routes/*.py cronflow/schemas/*.py)
 NEW_ENOUGH := const [a, b] = process.versions.node.split(".").map(Number); process.exit(a * 100 + b < 2019 ? 1 : 0)

@@ -146,6 +146,7 @@ def test_the_wheel_contains_every_asset_of_the_page(wheel: Path) -> None:
     assert {f"cronflow/_ui/assets/{name}" for name in lazy} <= names
 
 
+@pytest.mark.prove
 def test_an_installed_wheel_runs_a_cluster_and_serves_the_page_without_node(wheel: Path, tmp_path: Path) -> None:
     """Uses a separate virtual environment with the dependencies of this one, so nothing is downloaded."""
     venv.create(tmp_path / "venv", symlinks=True)
