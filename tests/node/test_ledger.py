@@ -35,7 +35,7 @@ SECOND = timedelta(seconds=1)
 START = FakeClock().now()
 NAMES = ("a", "b")
 DAY = timedelta(days=1)
-REASONS = {"overlap", "misfire", "paused", "edited", "deleted", "disabled"}
+REASONS = {"overlap", "misfire", "paused", "edited", "deleted", "disabled", "replaced"}
 SCHEDULES: tuple[Schedule | None, ...] = (
     Every("1s"),
     Every("7s"),
