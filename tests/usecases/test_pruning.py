@@ -90,6 +90,16 @@ async def test_jobs_of_others_are_refused_and_those_of_nobody_adopted() -> None:
     assert [one.result for one in applied] == ["changed", "deleted"]
 
 
+async def test_a_deleted_job_of_another_owner_may_be_defined_again() -> None:
+    scene = Scene()
+    await scene.service.jobs.apply([owned("kept", "team-b")])
+    await scene.service.jobs.delete("kept")
+    applied = await scene.service.jobs.applied([owned("kept")], prune=TEAM_A)
+    assert [(one.record.name, one.result, one.record.deleted_at) for one in applied] == [("kept", "created", None)]
+    [stored] = await scene.backends.jobs.get(["kept"])
+    assert stored.job.labels["owner"] == "team-a"
+
+
 async def test_chains_are_deleted_from_their_ends_and_never_cut() -> None:
     scene = Scene()
     chain = [owned("a"), owned("b", "team-a", "a"), owned("c", "team-a", "b")]
