@@ -45,7 +45,7 @@ ARGS ?=
 DATA ?= .cronflow/demo
 CHROMIUM ?= /usr/bin/chromium
 FIREFOX ?= /usr/bin/firefox-esr
-# More than cores, because process tests mostly wait.
+# More than one per core, because process tests mostly wait.
 WORKERS ?= $(shell n=$$(nproc); echo $$((n > 3 ? 8 : n * 5 / 2)))
 
 PAGE := $(shell find dashboard/src dashboard/public -type f ! -name 'openapi.*') cronflow/files/job-file.schema.json $(wildcard cronflow/api/*.py cronflow/api/routes/*.py cronflow/schemas/*.py)

@@ -3,8 +3,8 @@
 It only reports: the runs of such a node are found by `check_at`. Followers remember missing nodes for a while, in case
 the missing node is the leader. A node counts as lost only after two missed heartbeats, because a Redis that was wiped
 is empty at first. If a later incarnation has taken its name it is certainly gone; one heartbeat is then enough, in case
-its `NodeLeft` is still on its way. An earlier incarnation is a ghost: a Redis that lost its latest writes has brought
-its report back. The node that replaced it may well be up, and reports again when the ghost has expired.
+its `NodeLeft` is still on its way. The report of an earlier incarnation is outdated: a Redis that lost its latest
+writes has brought it back. The node that replaced it may well be up, and reports again when the old report has expired.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class NodeMonitor:
         self._emit = emit
         self._present: dict[str, Member] = {}
         self._gone: dict[str, tuple[Member, float]] = {}
-        self._ghosts: set[str] = set()
+        self._outdated: set[str] = set()
         self.wake = Wake()
 
     @property
@@ -60,21 +60,21 @@ class NodeMonitor:
         """Compare the present nodes with those of the last round."""
         present = {member.id: member for member in await self._membership.members()}
         now = self._clock.monotonic()
-        for node in self._present.keys() - present.keys() - self._ghosts:
+        for node in self._present.keys() - present.keys() - self._outdated:
             self._gone[node] = (self._present[node], now)
         self._present = present
         latest: dict[str, datetime] = {}
         for member in [*present.values(), *(member for member, _ in self._gone.values())]:
             latest[member.report.name] = max(latest.get(member.report.name, NEVER), _started_at(member))
-        self._ghosts = {node for node, member in present.items() if _started_at(member) < latest[member.report.name]}
-        haunted = {present[node].report.name for node in self._ghosts}
+        self._outdated = {node for node, member in present.items() if _started_at(member) < latest[member.report.name]}
+        hidden = {present[node].report.name for node in self._outdated}
         forget = self._timings.leader_ttl + self._timings.failover_check
         self._gone = {
-            node: (member, now if member.report.name in haunted else since)
+            node: (member, now if member.report.name in hidden else since)
             for node, (member, since) in self._gone.items()
             if node not in present and now - since < forget
         }
-        names = {member.report.name for member in present.values()} - haunted
+        names = {member.report.name for member in present.values()} - hidden
         lost = [
             node
             for node, (member, since) in self._gone.items()
