@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from cronflow.domain.chain import ChainLink
 from cronflow.domain.job import Job, JobRecord, MisfirePolicy, Overlap, PendingRun
-from cronflow.domain.run import OPEN, Covers, Kind, Run, RunState, run_id
+from cronflow.domain.run import CLOCK_MARGIN, OPEN, Covers, Kind, Run, RunState, run_id
 from cronflow.domain.schedule.exclusions import Exclusion, allowed_from, exclusion
 from cronflow.domain.schedule.fires import count_between, is_dynamic, last_before, next_after
 from cronflow.domain.schedule.kinds import AnyOf, Cron, Every, Schedule
@@ -350,7 +350,7 @@ def run_on_request(
         attempt=0,
         max_attempts=record.job.retry.max + 1,
         priority=record.job.priority_of(kind),
-        check_at=now,
+        check_at=now - CLOCK_MARGIN,
         created_at=now,
         args=args,
         followed=followed,

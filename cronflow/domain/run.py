@@ -20,6 +20,10 @@ from cronflow.domain.split import Shard, Split, parent_of
 
 MAX_ATTEMPTS_KEPT = 25
 POISON_LIMIT = 3
+CLOCK_MARGIN = timedelta(seconds=1)
+"""By how much MongoDB's clock, which decides whether `check_at` has passed, may be behind that of the author of a run
+without delaying the run.
+"""
 
 
 class RunState(StrEnum):
@@ -192,6 +196,11 @@ class Run:
     shard: Shard | None = None
     only_node: str | None = None
     waited: Waiting | None = None
+
+    @property
+    def next_check(self) -> datetime | None:
+        """When the leader looks at it next. Unlike `check_at`, not before it was inserted: since then it waits."""
+        return None if self.check_at is None else max(self.check_at, self.created_at)
 
     @property
     def is_dead(self) -> bool:

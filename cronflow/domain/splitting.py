@@ -19,7 +19,7 @@ from cronflow.domain.durations import format_duration
 from cronflow.domain.job import JobRecord
 from cronflow.domain.placement import NoNode, Waiting, unable
 from cronflow.domain.recovery import End
-from cronflow.domain.run import OPEN, Attempt, Kind, Outcome, Run, RunState, cancelled_text
+from cronflow.domain.run import CLOCK_MARGIN, OPEN, Attempt, Kind, Outcome, Run, RunState, cancelled_text
 from cronflow.domain.split import PartPlan, Split, SplitBy
 from cronflow.domain.transitions import TRANSITIONS, Change, Transition
 
@@ -111,7 +111,7 @@ def part_run(parent: Run, plan: PartPlan, record: JobRecord, now: datetime) -> R
         attempt=0,
         max_attempts=record.job.retry.max + 1,
         priority=parent.priority,
-        check_at=now,
+        check_at=now - CLOCK_MARGIN,
         created_at=now,
         args=parent.args,
         # Only the end of the parent is followed.

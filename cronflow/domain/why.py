@@ -445,7 +445,7 @@ def _progress(known: Known, run: Run, due: datetime) -> Iterator[Link]:
             long = known.usual is not None and known.now - since > known.usual.limit
             yield RunsNow(since, run.attempt, run.node, known.usual, long)
         case RunState.RETRYING:
-            yield TriesAgain(run.check_at, run.attempt + 1, _waits(known, run))
+            yield TriesAgain(run.next_check, run.attempt + 1, _waits(known, run))
         case RunState.DISPATCHED:
             if run.kind in SCHEDULED and run.fire_at > known.now:
                 # Its node holds it until then.
@@ -456,7 +456,7 @@ def _progress(known: Known, run: Run, due: datetime) -> Iterator[Link]:
 
 def _waits(known: Known, run: Run) -> Waiting | None:
     """Why a run waits for its attempt, other than for its delay."""
-    due = run.created_at if run.check_at is None else run.check_at
+    due = run.next_check or run.created_at
     if run.waiting is None and due > known.now:
         return None
     return _present(known, run.fire_at, due, run.waiting) or run.waiting

@@ -494,9 +494,10 @@ def _rank(item: Run | Contender, jobs: Mapping[str, JobRecord]) -> tuple[int, da
     """Its priority, and since when it waits: for the first time in this attempt, or since it was due."""
     if isinstance(item, Contender):
         return item.priority, item.since
-    assert item.check_at is not None  # It is open.
+    due = item.next_check
+    assert due is not None  # It is open.
     record = jobs.get(item.job)
-    since = item.check_at if item.waiting is None else min(item.check_at, item.waiting.since)
+    since = due if item.waiting is None else min(due, item.waiting.since)
     return (0 if record is None else record.job.priority_of(item.ranked_as)), since
 
 

@@ -340,7 +340,7 @@ def run_schema(run: Run) -> RunSchema:
         "dispatched_at": optional_iso(run.dispatched_at),
         "started_at": optional_iso(run.started_at),
         "ended_at": optional_iso(run.ended_at),
-        "check_at": optional_iso(run.check_at),
+        "check_at": optional_iso(run.next_check),
         "lateness_ms": optional_milliseconds(run.lateness),
         "duration_ms": optional_milliseconds(run.duration),
         "outcome": run.outcome,

@@ -174,6 +174,17 @@ async def test_an_edit_that_dies_between_its_move_and_its_skipped_run_loses_no_i
         assert cluster.backends.documents.plans == {}
 
 
+async def test_a_triggered_run_starts_at_once_although_the_clock_of_mongodb_is_a_little_behind() -> None:
+    async with a_cluster("a") as cluster:
+        await cluster.service.jobs.apply([Job(name="report", target=PythonTarget("a:b"))])
+        await cluster.elapse(2)
+        step_mongodb(cluster, timedelta(milliseconds=-900))
+        for count in range(1, 11):
+            await cluster.service.jobs.trigger("report")
+            await cluster.elapse(0.1, step=0.01)
+            assert len(cluster.executor.starts) == count
+
+
 def step_mongodb(cluster: Cluster, step: timedelta) -> None:
     """Set the clock by which `check_at` is written and read."""
     cluster.backends.documents.clock = Skewed(cluster.clock, step)

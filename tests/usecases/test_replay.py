@@ -67,7 +67,7 @@ async def test_a_replay_is_a_new_run_of_the_same_instant_under_the_present_job(b
     assert name == f"{DEAD.id}~r1"
     assert (replay.kind, replay.state, replay.attempt) == (Kind.REPLAY, RunState.RETRYING, 0)
     assert (replay.fire_at, replay.args, replay.replay_of) == (DEAD.fire_at, {"region": "eu"}, DEAD.id)
-    assert (replay.max_attempts, replay.job_ver, replay.check_at) == (8, 2, bench.clock.now())
+    assert (replay.max_attempts, replay.job_ver, replay.next_check) == (8, 2, bench.clock.now())
     original = await bench.run()
     assert original.resolution is not None
     assert (original.resolution.how, original.resolution.run) == (Settled.REPLAYED, name)
