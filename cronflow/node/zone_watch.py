@@ -38,14 +38,20 @@ class ZoneWatch:
         self._forget = forget
         self._digest = ""
         self._files: list[ZoneFile] | None = None
-        self.version = zone_data()
+        self.version, self.identity = zone_data(), ""
         self.identity = self.found()
         self.wake = Wake()
 
     def found(self) -> str:
-        """The identity of the data that this machine has now."""
+        """The identity of the data that this machine has now; that of the data in use while an update replaces them."""
         version = zone_data()
-        return version or self._digest_of_files()
+        if version:
+            return version
+        try:
+            return self._digest_of_files()
+        except OSError as error:
+            log.info("time zone data not readable now", reason=str(error))
+            return self.identity
 
     def use(self, identity: str) -> None:
         """Use the data that this machine has now. Everything that was computed from others is forgotten."""

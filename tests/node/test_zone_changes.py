@@ -16,6 +16,8 @@ from cronflow.domain.schedule.calendar import Period
 from cronflow.domain.schedule.exclusions import exclusion
 from cronflow.domain.schedule.kinds import Cron, Every, Schedule
 from cronflow.domain.schedule.zone_cache import forget_zone_data
+from cronflow.node import zone_watch
+from cronflow.node.zone_watch import ZoneWatch, zone_files
 from cronflow.testing.clock import FakeClock
 from tests.node.cluster import Cluster, a_cluster
 from tests.zone_files import write_zone
@@ -165,3 +167,25 @@ def test_the_windows_of_a_schedule_follow_the_data(zones: Path) -> None:
     forget_zone_data()
     assert exclusion(schedule, START + HOUR) is None
     assert exclusion(schedule, START) is not None
+
+
+async def test_zone_files_that_vanish_while_they_are_read_change_nothing_until_all_are_there(
+    zones: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = ZoneWatch()
+    before, listed = watch.identity, zone_files()
+    file = zones / ZONE
+    content = file.read_bytes()
+    file.unlink()
+    with monkeypatch.context() as patch:
+        # The file was listed, and then removed by an update.
+        patch.setattr(zone_watch, "zone_files", lambda: [one._replace(changed_ns=0) for one in listed])
+        await watch.step()
+        assert watch.identity == before
+        assert ZoneWatch().identity == ""
+    write_zone(zones, ZONE, 2 * HOUR)
+    await watch.step()
+    assert watch.identity != before
+    file.write_bytes(content)
+    await watch.step()
+    assert watch.identity == before
