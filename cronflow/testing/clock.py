@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
@@ -47,25 +48,22 @@ class FakeClock:
             # Yield all the same, so that a loop that waits for a set event cannot block the event loop.
             await asyncio.sleep(0)
             return True
-        loop = asyncio.get_running_loop()
-        waiting = True
+        future = asyncio.get_running_loop().create_future()
 
         def expire() -> bool:
-            if waiting:
-                timeout.reschedule(loop.time())
-            return waiting
+            if future.done():
+                return False
+            future.set_result(False)
+            return True
 
+        # As `event.wait()` does, which would need a task or a timeout of its own. Nodes wait all the time.
+        waiters: deque[asyncio.Future[bool]] = event._waiters  # noqa: SLF001
+        waiters.append(future)
+        self._wake_after(seconds, expire)
         try:
-            # Without a task of its own, because nodes wait all the time.
-            async with asyncio.timeout(None) as timeout:
-                self._wake_after(seconds, expire)
-                try:
-                    await event.wait()
-                finally:
-                    waiting = False
-        except TimeoutError:
-            return event.is_set()
-        return True
+            return await future or event.is_set()
+        finally:
+            waiters.remove(future)
 
     def _wake_after(self, seconds: float, wake: Callable[[], bool]) -> None:
         self._count += 1
@@ -74,7 +72,8 @@ class FakeClock:
     async def advance(self, seconds: float) -> None:
         """Let time pass. Everything that becomes due on the way runs."""
         target = self._elapsed + seconds
-        await self.settle()
+        if getattr(asyncio.get_running_loop(), "_ready", True):
+            await self.settle()
         while self._sleepers and self._sleepers[0][0] <= target:
             at, _, wake = heapq.heappop(self._sleepers)
             self._elapsed = max(self._elapsed, at)
