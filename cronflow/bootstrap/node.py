@@ -34,8 +34,8 @@ from cronflow.domain.capabilities import Capabilities, announced
 from cronflow.domain.job import CommandTarget, HttpTarget, PythonTarget, SystemTarget, system_jobs
 from cronflow.domain.metrics import MetricSource
 from cronflow.domain.resources import ResourceAmount
-from cronflow.executors import Executors, SystemExecutor
 from cronflow.executors.amqp import AmqpExecutor, client_is_installed
+from cronflow.executors.by_target import Executors
 from cronflow.executors.command import CommandExecutor
 from cronflow.executors.http import Breakers, HttpExecutor
 from cronflow.executors.pool.messages import HandlerOptions
@@ -44,6 +44,7 @@ from cronflow.executors.prints import capturing_prints
 from cronflow.executors.python import PythonExecutor, PythonTargets
 from cronflow.executors.secrets import WithSecrets
 from cronflow.executors.simulated import WithSimulatedFailures, always_failing
+from cronflow.executors.system import SystemExecutor
 from cronflow.executors.upstream import WithUpstreamValues
 from cronflow.leader.maintenance import Cleanup
 from cronflow.leader.sweep import Sweep

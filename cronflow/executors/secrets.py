@@ -17,7 +17,7 @@ from cronflow.domain.capabilities import needs_of
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.domain.secret import Mask, filled, referenced
-from cronflow.executors import Executors
+from cronflow.executors.by_target import Executors
 from cronflow.executors.upstream import WithUpstreamValues
 from cronflow.ports import Assignment, LineSink, SecretStore
 

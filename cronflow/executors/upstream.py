@@ -14,7 +14,7 @@ from typing import Self
 from cronflow.domain.errors import BackendUnavailable, InvalidInput
 from cronflow.domain.run import AttemptResult, Outcome, Run
 from cronflow.domain.upstream_values import refers_to_upstream, with_upstream_values
-from cronflow.executors import Executors
+from cronflow.executors.by_target import Executors
 from cronflow.ports import Assignment, LineSink, ResultStore, RunStore
 
 READ_AGAIN_IN = timedelta(seconds=10)

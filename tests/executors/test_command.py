@@ -16,7 +16,8 @@ import pytest
 
 from cronflow.domain.job import CommandTarget
 from cronflow.domain.run import AttemptResult, Outcome
-from cronflow.executors import Executors, presence
+from cronflow.executors import presence
+from cronflow.executors.by_target import Executors
 from cronflow.executors.command import CommandExecutor
 from cronflow.executors.group import MAX_LINE_BYTES
 from tests.executors import FENCE, RUN, Lines, assignment, is_running, timed_out

@@ -204,3 +204,11 @@ async def test_the_classes_of_its_error_are_carried_back(
 ) -> None:
     attempt_result, _ = await run(executor, "ends", how=how)
     assert attempt_result.error_classes == classes
+
+
+def test_it_imports_no_more_than_it_needs_because_each_attempt_starts_one() -> None:
+    script = "import sys, cronflow.executors.child; print(*sys.modules)"
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60).stdout
+    needless = {"cronflow.ports", "cronflow.domain.events", "cronflow.config", "structlog", "pymongo", "redis"}
+    assert "cronflow.context" in out.split()
+    assert needless.isdisjoint(out.split())

@@ -17,7 +17,7 @@ import pytest
 from cronflow import App, Context, PermanentError, RetryLater, Skip
 from cronflow.domain.job import PythonTarget
 from cronflow.domain.run import AttemptResult, Outcome
-from cronflow.executors import Executors
+from cronflow.executors.by_target import Executors
 from cronflow.executors.handlers import MAX_RESULT_BYTES, failed
 from cronflow.executors.prints import LONGEST_LINE, captured, capturing_prints
 from cronflow.executors.python import PythonExecutor, PythonTargets

@@ -16,7 +16,7 @@ from cronflow.domain.access import Secret
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.job import CommandTarget, HttpTarget, PythonTarget, Target
 from cronflow.domain.run import AttemptResult, Outcome
-from cronflow.executors import Executors
+from cronflow.executors.by_target import Executors
 from cronflow.executors.command import CommandExecutor
 from cronflow.executors.http import HttpExecutor
 from cronflow.executors.python import PythonExecutor, PythonTargets

@@ -10,8 +10,8 @@ import pytest
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.job import Job, PythonTarget, SystemTarget
 from cronflow.domain.run import Outcome
-from cronflow.executors import SystemExecutor
 from cronflow.executors.simulated import WithSimulatedFailures, always_failing
+from cronflow.executors.system import SystemExecutor
 from cronflow.ports import Assignment, LineSink
 from tests.executors import Lines, assignment
 

@@ -12,7 +12,7 @@ from cronflow.auth.vault import Vault
 from cronflow.domain.chain import ChainLink, Upstream, UpstreamRun
 from cronflow.domain.job import CommandTarget, HttpTarget, PythonTarget, Target
 from cronflow.domain.run import AttemptResult, Kind, Outcome, Run, RunState
-from cronflow.executors import Executors
+from cronflow.executors.by_target import Executors
 from cronflow.executors.secrets import WithSecrets
 from cronflow.executors.upstream import WithUpstreamValues
 from cronflow.ports import Assignment, LargeResult, LineSink

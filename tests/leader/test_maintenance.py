@@ -21,7 +21,8 @@ from cronflow.domain.job import CLEANUP, SWEEP, Job, Overlap, PythonTarget, Retr
 from cronflow.domain.resources import ResourceAmount
 from cronflow.domain.run import AttemptResult, Outcome, Run, RunState
 from cronflow.domain.schedule.kinds import Every, Once
-from cronflow.executors import Executors, SystemExecutor
+from cronflow.executors.by_target import Executors
+from cronflow.executors.system import SystemExecutor
 from cronflow.leader.maintenance import Cleanup
 from cronflow.leader.sweep import Sweep
 from cronflow.node.node import Node

@@ -15,8 +15,8 @@ from cronflow.domain.amqp_target import AmqpReply, AmqpTarget
 from cronflow.domain.capabilities import Capabilities
 from cronflow.domain.job import Delivery, Job, Retry
 from cronflow.domain.run import Run, RunState
-from cronflow.executors import Executors
 from cronflow.executors.amqp import AmqpExecutor
+from cronflow.executors.by_target import Executors
 from cronflow.node.timings import Timings
 from cronflow.testing.memory import memory_backends
 from cronflow.usecases import UseCases
