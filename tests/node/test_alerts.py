@@ -285,15 +285,15 @@ async def test_a_job_that_finds_no_node_is_late_once() -> None:
         await cluster.service.jobs.apply([a_job("job", schedule=Every("10m"), require={"disk": "ssd"})])
         record = await cluster.service.jobs.get("job")
         assert record.next_fire is not None
-        await cluster.elapse(600, step=1)
+        await cluster.elapse(600)
         assert receiver.got == []
-        await cluster.elapse(120, step=1)
+        await cluster.elapse(120)
         [body] = receiver.got
         assert (body["kind"], body["job"], "run" in body) == ("late", "job", False)
         assert body["text"].startswith(f"job@{record.next_fire:%Y%m%dT%H%M%SZ} is late")
         # It starts now: the same fire, the same notice.
         cluster.start("b", disk="ssd")
-        await cluster.elapse(120, step=1)
+        await cluster.elapse(120)
         assert len(receiver.got) == len(notifications(cluster)) == 1
 
 
@@ -305,31 +305,31 @@ async def test_a_retry_or_a_manual_run_that_no_node_can_run_is_late_once_for_eac
         job = a_job("retries", schedule=None, require={"disk": "ssd"}, retry=Retry(delays=["30s", "30s"]))
         await cluster.service.jobs.apply([job, a_job("manual", schedule=None, require={"disk": "tape"})])
         run = await cluster.service.jobs.trigger("retries")
-        await cluster.elapse(5, step=1)
+        await cluster.elapse(5)
         await cluster.kill(able)
-        await cluster.elapse(50, step=1)
+        await cluster.elapse(50)
         assert receiver.got == []
         manual = await cluster.service.jobs.trigger("manual")
-        await cluster.elapse(60, step=1)
+        await cluster.elapse(60)
         assert {(body["kind"], body["run"]["id"]) for body in receiver.got} == {("late", run), ("late", manual)}
         assert len(receiver.got) == 2
         assert any("no label disk (needs disk=ssd)" in body["text"] for body in receiver.got)
         # The next wait is another one.
         cluster.start("b", disk="ssd")
-        await cluster.elapse(5, step=1)
+        await cluster.elapse(5)
         await cluster.kill(cluster.nodes[-1])
-        await cluster.elapse(80, step=1)
+        await cluster.elapse(80)
         assert [body["run"]["id"] for body in receiver.got].count(run) == 2
 
 
 async def test_a_run_that_waits_for_the_one_before_it_is_late_and_one_that_starts_in_time_is_not() -> None:
     async with alerted("a", **LATE) as (cluster, receiver):
         await cluster.service.jobs.apply([a_job("job", schedule=Every("1m"), overlap=Overlap.QUEUE)])
-        await cluster.elapse(185, step=1)
+        await cluster.elapse(185)
         assert len(cluster.executor.starts) >= 3
         assert receiver.got == []
         cluster.executor.release = asyncio.Event()
-        await cluster.elapse(160, step=1)
+        await cluster.elapse(160)
         assert [body["job"] for body in receiver.got] == ["job"]
 
 
@@ -341,12 +341,12 @@ async def test_fires_of_a_time_without_nodes_are_late_once_there_is_a_leader() -
             a_job("skips", schedule=Every("1m"), misfire=Misfire(MisfirePolicy.SKIP)),
         ]
         await cluster.service.jobs.apply(jobs)
-        await cluster.elapse(70, step=1)
+        await cluster.elapse(70)
         for node in list(cluster.nodes):
             await cluster.kill(node)
-        await cluster.elapse(600, step=5)
+        await cluster.elapse(600)
         cluster.start("b")
-        await cluster.elapse(120, step=1)
+        await cluster.elapse(120)
         reported = Counter(body["job"] for body in receiver.got)
         assert reported["once"] == reported["skips"] == 1
         assert reported["each"] >= 9
@@ -356,14 +356,14 @@ async def test_fires_of_a_time_without_nodes_are_late_once_there_is_a_leader() -
 async def test_a_late_fire_is_reported_once_although_the_leader_dies() -> None:
     async with alerted("a", "b", **LATE) as (cluster, receiver):
         await cluster.service.jobs.apply([a_job("job", schedule=Every("10m"), require={"disk": "ssd"})])
-        await cluster.elapse(600 + 25, step=1)
+        await cluster.elapse(600 + 25)
         stall = cluster.backends.faults.stall("outbox.put", acted=True)
-        await cluster.elapse(20, step=1)
+        await cluster.elapse(20)
         assert stall.reached.is_set()
         [leader] = cluster.leaders
         await cluster.kill(leader)
         cluster.backends.faults.heal()
-        await cluster.elapse(120, step=1)
+        await cluster.elapse(120)
         assert receiver.kinds == ["late"]
 
 
@@ -371,12 +371,12 @@ async def test_overlapping_manual_and_earlier_runs_are_not_late() -> None:
     async with alerted("a", alert=False) as (cluster, receiver):
         cluster.executor.release = asyncio.Event()
         await cluster.service.jobs.apply([a_job("job", schedule=Every("1m")), a_job("hand", schedule=None)])
-        await cluster.elapse(70, step=1)
+        await cluster.elapse(70)
         await define(cluster, **LATE)
         # The second one waits for the first.
         for _ in range(2):
             await cluster.service.jobs.trigger("hand")
-        await cluster.elapse(300, step=1)
+        await cluster.elapse(300)
         assert [run.reason for run in cluster.runs if run.job == "job"][1:] == ["overlap"] * 5
         assert receiver.got == []
 
@@ -390,14 +390,14 @@ async def test_jobs_and_runs_that_already_waited_when_the_alert_was_created_are_
             a_job("waiting", schedule=Every("10m")),
         ]
         await cluster.service.jobs.apply(jobs)
-        await cluster.elapse(600 + 60, step=1)
+        await cluster.elapse(600 + 60)
         # As if its node had been lost before it started.
         [run] = [run for run in cluster.runs if run.job == "waiting"]
         cluster.backends.documents.runs[run.id] = replace(
             run, state=RunState.DISPATCHED, started_at=None, check_at=cluster.clock.now() + timedelta(hours=1)
         )
         await define(cluster, **LATE)
-        await cluster.elapse(60, step=1)
+        await cluster.elapse(60)
         assert sorted(body["job"] for body in receiver.got) == ["no-node", "waiting"]
         assert receiver.kinds == ["late", "late"]
 
@@ -418,23 +418,23 @@ async def test_fires_that_maintenance_holds_are_late_only_if_they_do_not_start_a
         ]
         await cluster.service.jobs.apply(jobs)
         # The fires of the fourth minute: one is late when maintenance begins.
-        await cluster.elapse(240 + 100, step=1)
+        await cluster.elapse(240 + 100)
         assert [body["job"] for body in receiver.got] == ["before"]
         await cluster.service.cluster.begin_maintenance(by="ada")
         await api.flush()
-        await cluster.elapse(120, step=1)
+        await cluster.elapse(120)
         if failover == "in maintenance":
             await cluster.kill(next(node for node in cluster.leaders if node is not able))
         await cluster.kill(able)
-        await cluster.elapse(160, step=1)
+        await cluster.elapse(160)
         await cluster.service.cluster.end_maintenance(by="ada")
         await api.flush()
-        await cluster.elapse(4, step=1)
+        await cluster.elapse(4)
         if failover == "after it":
             await cluster.kill(cluster.leaders[0])
-        await cluster.elapse(80, step=1)
+        await cluster.elapse(80)
         assert [body["job"] for body in receiver.got] == ["before"]
-        await cluster.elapse(60, step=1)
+        await cluster.elapse(60)
         # Its node is gone.
         assert [body["job"] for body in receiver.got] == ["before", "stuck"]
 
@@ -447,21 +447,21 @@ LEADERLESS: dict[str, Any] = {"on": (AlertKind.NO_LEADER,), "no_leader_after": t
 
 async def test_an_outage_of_redis_without_a_leader_is_reported_once() -> None:
     async with alerted("a", "b", "c", **LEADERLESS) as (cluster, receiver):
-        await cluster.elapse(120, step=1)
+        await cluster.elapse(120)
         assert receiver.got == []
         cluster.backends.faults.fail_before("Redis", times=1_000_000)
-        await cluster.elapse(50, step=1)
+        await cluster.elapse(50)
         assert receiver.got == []
-        await cluster.elapse(120, step=1)
+        await cluster.elapse(120)
         [body] = receiver.got
         assert (body["kind"], "job" in body, "run" in body) == ("no_leader", False, False)
         assert "the cluster has had no leader since" in body["text"]
         cluster.backends.faults.heal()
-        await cluster.elapse(60, step=1)
+        await cluster.elapse(60)
         assert len(cluster.leaders) == 1
         # Another outage is another subject.
         cluster.backends.faults.fail_before("Redis", times=1_000_000)
-        await cluster.elapse(180, step=1)
+        await cluster.elapse(180)
         assert receiver.kinds == ["no_leader"] * 2
         assert len({one.subject for one in notifications(cluster)}) == 2
 
@@ -471,9 +471,9 @@ async def test_no_node_leads_while_all_clocks_are_wrong_and_that_is_reported() -
         first = cluster.start("first")
         await cluster.elapse(5)
         cluster.start("off", skew=timedelta(hours=1))
-        await cluster.elapse(30, step=1)
+        await cluster.elapse(30)
         await cluster.kill(first)
-        await cluster.elapse(180, step=1)
+        await cluster.elapse(180)
         assert receiver.kinds == ["no_leader"]
 
 
@@ -484,14 +484,14 @@ async def test_two_apis_report_once_that_every_node_is_down() -> None:
             for _ in range(2)
             for role in missing_leader_roles(Settings(), cluster.backends, cluster.clock, receiver)
         ]
-        await cluster.elapse(120, step=1)
+        await cluster.elapse(120)
         assert receiver.got == []
         for node in list(cluster.nodes):
             await cluster.kill(node)
-        await cluster.elapse(300, step=1)
+        await cluster.elapse(300)
         assert receiver.kinds == ["no_leader"]
         cluster.start("c")
-        await cluster.elapse(120, step=1)
+        await cluster.elapse(120)
         assert receiver.kinds == ["no_leader"]
         for task in tasks:
             task.cancel()
@@ -500,7 +500,7 @@ async def test_two_apis_report_once_that_every_node_is_down() -> None:
 async def test_a_takeover_is_no_outage() -> None:
     async with alerted("a", "b", **LEADERLESS) as (cluster, receiver):
         await cluster.kill(cluster.leaders[0])
-        await cluster.elapse(180, step=1)
+        await cluster.elapse(180)
         assert len(cluster.leaders) == 1
         assert receiver.got == []
 
@@ -516,7 +516,7 @@ async def test_a_notice_is_tried_again_more_and_more_rarely_and_given_up_in_the_
         receiver.answers[HOOK.url] = [REFUSED]
         await cluster.service.jobs.apply([a_job("job", schedule=None)])
         run = await fire(cluster)
-        await cluster.elapse(330, step=1)
+        await cluster.elapse(330)
         [notification] = notifications(cluster)
         # At once, and after 10, 20, 40 and 80 s; the next one would come after more than five minutes.
         assert (notification.state, notification.status, notification.error) == (
@@ -538,7 +538,7 @@ async def test_a_recovery_never_overtakes_its_failure_and_other_jobs_are_not_del
         second = await fire(cluster)
         await fire(cluster, outcome=Outcome.OK)
         await fire(cluster, "other")
-        await cluster.elapse(60, step=1)
+        await cluster.elapse(60)
         sent = [(body["kind"], body["run"]["id"]) for body in receiver.got if body["job"] == "job"]
         assert sent[:3] == [("failed", first)] * 3
         assert sent[3] == ("failed", second)
@@ -563,7 +563,7 @@ async def test_a_receiver_that_fails_and_then_answers_gets_the_notice_with_the_s
         receiver.answers[HOOK.url] = [Answer(None, "no answer within 10 s", 10_000), REFUSED, TAKEN]
         await cluster.service.jobs.apply([a_job("job", schedule=None)])
         await fire(cluster)
-        await cluster.elapse(60, step=1)
+        await cluster.elapse(60)
         [notification] = notifications(cluster)
         assert (notification.state, notification.attempts, notification.error) == (NotificationState.DELIVERED, 3, None)
         assert [body["id"] for body in receiver.got] == [notification.id] * 3
@@ -577,7 +577,7 @@ async def test_a_node_that_is_killed_while_it_sends_leaves_the_notice_to_another
         assert len(receiver.got) == 1
         receiver.hangs = False
         await cluster.kill(cluster.leaders[0])
-        await cluster.elapse(120, step=1)
+        await cluster.elapse(120)
         [notification] = notifications(cluster)
         assert (notification.state, notification.attempts) == (NotificationState.DELIVERED, 2)
         assert [body["id"] for body in receiver.got] == [notification.id] * 2
@@ -611,7 +611,7 @@ async def test_a_waiting_notification_is_not_sent_when_its_alert_is_disabled_or_
         sent = len(receiver.got)
         await define(cluster, enabled=False)
         await cluster.service.alerts.delete("gone")
-        await cluster.elapse(120, step=1)
+        await cluster.elapse(120)
         assert len(receiver.got) == sent
         [notification] = notifications(cluster)
         assert (notification.state, notification.error) == (NotificationState.GAVE_UP, "the alert is disabled")
@@ -639,7 +639,7 @@ async def test_mongodb_away_while_notices_are_sent_is_survived() -> None:
         await cluster.service.jobs.apply([a_job("job", schedule=None)])
         cluster.backends.faults.fail_before("outbox.record_attempt", times=1)
         await fire(cluster)
-        await cluster.elapse(60, step=1)
+        await cluster.elapse(60)
         [notification] = notifications(cluster)
         assert notification.state is NotificationState.DELIVERED
         assert [body["id"] for body in receiver.got] == [notification.id] * 2

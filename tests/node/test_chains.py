@@ -260,7 +260,7 @@ async def test_an_end_that_waits_longer_than_within_leaves_a_skipped_run() -> No
     async with a_cluster("a") as cluster:
         await cluster.service.jobs.apply([a_job("x"), a_job("y"), a_job("report", Upstream("x", within=MINUTE), "y")])
         x = await cluster.service.jobs.trigger("x")
-        await cluster.elapse(70, step=1)
+        await cluster.elapse(70)
         (report,) = of(cluster, "report")
         assert (report.state, report.reason) == (RunState.SKIPPED, f"{x} ended, but y did not end within 1m")
         await cluster.service.jobs.trigger("y")
@@ -304,7 +304,7 @@ async def test_a_fire_that_is_planned_while_a_follower_is_applied_is_followed() 
             return await move(*args)  # type: ignore[arg-type]
 
         cluster.backends.jobs.move = late  # type: ignore[method-assign, assignment]
-        await cluster.elapse(70, step=1)
+        await cluster.elapse(70)
         assert applied
         assert [len(of(cluster, name)) for name in ("import", "report")] == [1, 1]
 

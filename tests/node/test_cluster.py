@@ -127,7 +127,7 @@ async def test_a_flushed_redis_loses_nothing() -> None:
     async with a_cluster("a", "b", "c") as cluster:
         await cluster.service.jobs.apply([a_job(f"job-{k}") for k in range(5)])
         for _ in range(6):
-            await cluster.elapse(9.9, step=0.05)
+            await cluster.elapse(9.9)
             cluster.backends.memory.flush()
         await cluster.elapse(40)
         # An item that was lost comes back after ten seconds; the fire in between then overlaps, and says so.

@@ -24,23 +24,23 @@ async def test_a_difference_is_one_event_until_it_changes_and_none_when_it_is_sh
         nodes = [cluster.start(name, defines=[DAILY, OTHER]) for name in ("a", "b", "c")]
         await cluster.elapse(1.0)
         await cluster.service.jobs.apply([HOURLY, replace(OTHER, priority=1)])
-        await cluster.elapse(140, step=1)
+        await cluster.elapse(140)
         assert await emitted(cluster) == []
         # A deployment that ends before the second look.
         await cluster.service.jobs.apply([OTHER])
-        await cluster.elapse(200, step=1)
+        await cluster.elapse(200)
         [event] = await emitted(cluster)
         assert (event.job, event.node, event.keys) == ("sums", "a", "schedule.every, priority")
         assert event.text == "the code of sums on a differs from the stored job: schedule.every, priority"
         [leader] = cluster.leaders
         await cluster.kill(leader)
-        await cluster.elapse(400, step=1)
+        await cluster.elapse(400)
         assert len(await emitted(cluster)) == 1
         await cluster.service.jobs.apply([replace(HOURLY, schedule=Every("2h"))])
-        await cluster.elapse(400, step=1)
+        await cluster.elapse(400)
         assert len(await emitted(cluster)) == 2
         await cluster.service.jobs.apply([DAILY])
-        await cluster.elapse(400, step=1)
+        await cluster.elapse(400)
         assert len(await emitted(cluster)) == 2
         assert not any(member.report.differing for member in await cluster.backends.membership.members())
         assert nodes
@@ -59,5 +59,5 @@ async def test_only_stored_jobs_of_the_same_function_are_compared() -> None:
             ]
         )
         await cluster.service.jobs.delete("gone")
-        await cluster.elapse(400, step=1)
+        await cluster.elapse(400)
         assert await emitted(cluster) == []

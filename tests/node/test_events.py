@@ -152,7 +152,7 @@ async def test_a_node_is_lost_with_what_it_had_taken_since_its_last_heartbeat_to
         await cluster.service.jobs.apply([a_job("report", schedule=None)])
         await cluster.service.jobs.trigger("report")
         while not cluster.executor.starts:
-            await cluster.elapse(0.1, step=0.05)
+            await cluster.elapse(0.1)
             assert cluster.clock.monotonic() < 60
         await cluster.kill(worker)
         await cluster.elapse(30)

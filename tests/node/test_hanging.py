@@ -66,7 +66,7 @@ async def watched_leader(cluster: Cluster) -> tuple[Node, Calls]:
     cluster.backends = backends
     cluster.start("other")
     await cluster.service.jobs.apply([Job(name="tick", target=PythonTarget("jobs:tick"), schedule=Every("10s"))])
-    await cluster.elapse(15, step=0.5)
+    await cluster.elapse(15)
     assert cluster.leaders == [leader]
     return leader, calls
 
@@ -81,9 +81,9 @@ async def test_a_leader_whose_step_makes_no_progress_steps_down_and_names_it(ver
     async with a_cluster() as cluster:
         leader, calls = await watched_leader(cluster)
         calls.hanging.add(verb)
-        await cluster.elapse(28, step=0.5)
+        await cluster.elapse(28)
         assert cluster.leaders == [leader], "a call may take as long as the lease"
-        await cluster.elapse(12, step=0.5)
+        await cluster.elapse(12)
         assert [node.id.partition("#")[0] for node in cluster.leaders] == ["other"]
         (event,) = await stepped_down(cluster)
         role, place = {
@@ -111,7 +111,7 @@ async def test_whatever_call_of_a_leader_hangs_for_ever_the_cluster_goes_on(requ
             _, calls = await watched_leader(cluster)
             since = cluster.clock.now()
             calls.hanging.add(verb)
-            await cluster.elapse(150, step=1)
+            await cluster.elapse(150)
             # What was due a minute ago has had a failover and a lease.
             due = [run for run in cluster.runs if since < run.fire_at < cluster.clock.now() - timedelta(seconds=80)]
             if len(cluster.leaders) != 1 or len(due) < 6 or any(run.state not in ENDED for run in due):

@@ -233,7 +233,7 @@ async def test_a_run_without_a_document_is_open_when_the_next_fire_is_decided(
     async with a_cluster("a") as cluster:
         await in_flight(cluster, a_job(schedule=Every("1s"), overlap=overlap))
         # The next instant comes before the leader inserts the run because of its age.
-        await cluster.elapse(1.1, step=STEP_S)
+        await cluster.elapse(1.1)
         assert [run.state for run in cluster.runs][: len(states)] == states
         open_runs = [run for run in cluster.runs if run.is_open]
         assert len(open_runs) <= 1
@@ -243,7 +243,7 @@ async def test_a_manual_run_waits_for_one_that_has_no_document_yet() -> None:
     async with a_cluster("a") as cluster:
         run = await executing(cluster, a_job())
         manual = await cluster.service.jobs.trigger("tick")
-        await cluster.elapse(0.1, step=STEP_S)
+        await cluster.elapse(0.1)
         (waiting,) = [one for one in cluster.runs if one.id == manual]
         assert (waiting.state, waiting.waiting and waiting.waiting.blocked_by) == (RunState.RETRYING, run)
 
@@ -293,7 +293,7 @@ async def test_a_leader_that_stops_inserts_its_runs_before_it_resigns() -> None:
         resigning = cluster.backends.faults.stall("election.resign")
         (node,) = cluster.nodes
         node.stop()
-        await cluster.elapse(0.1, step=STEP_S)
+        await cluster.elapse(0.1)
         assert resigning.reached.is_set()
         assert document(cluster, run) is not None
         assert len(cluster.backends.documents.plans) == 0
@@ -305,7 +305,7 @@ async def test_a_leader_that_steps_down_inserts_its_runs_at_once() -> None:
     async with a_cluster("a", "b") as cluster:
         run = await in_flight(cluster, a_job())
         await cluster.service.cluster.stepdown()
-        await cluster.elapse(0.5, step=STEP_S)
+        await cluster.elapse(0.5)
         assert document(cluster, run) is not None
         assert len(cluster.backends.documents.plans) == 0
         events = [recorded.event for recorded in cluster.backends.documents.events.values()]

@@ -30,7 +30,7 @@ async def gap_after_a_kill(cluster: Cluster, rng: random.Random) -> timedelta:
     clock = cluster.clock
     due = clock.now().replace(microsecond=0) + rng.randint(4, 4 + round(TIMINGS.leader_renew)) * SECOND
     job = Job(name="report", target=PythonTarget("jobs:report"), schedule=Once(due), retry=Retry(max=0))
-    await cluster.elapse(rng.random(), step=0.1)
+    await cluster.elapse(rng.random())
     await cluster.service.jobs.apply([job])
     await clock.advance((due - SECOND - clock.now()).total_seconds())
     (leader,) = cluster.leaders

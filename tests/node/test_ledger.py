@@ -113,7 +113,7 @@ async def emit(cluster: Cluster, step: Step, number: int) -> None:
         case "free":
             free(cluster)
         case "elapse":
-            await cluster.elapse(step.seconds, step=0.5)
+            await cluster.elapse(step.seconds)
         case "jump":
             cluster.clock.step(timedelta(seconds=step.seconds))
         case _:
@@ -162,7 +162,7 @@ async def live(story: list[Step]) -> None:
         cluster.backends.faults.heal()
         free(cluster)
         cluster.start("last")
-        await cluster.elapse(50.0, step=0.5)
+        await cluster.elapse(50.0)
         for name in NAMES:
             await finished(cluster, cluster.service.jobs.delete(name))
         history = {name: await versions(cluster, name) for name in NAMES}

@@ -33,7 +33,7 @@ def a_job(name: str = "tick", **fields: Any) -> Job:
 async def until(cluster: Cluster, before_instant_s: float) -> None:
     """Let time pass until so long before the instant."""
     left = (INSTANT - cluster.clock.now()).total_seconds() - before_instant_s
-    await cluster.elapse(left, STEP_S)
+    await cluster.elapse(left)
 
 
 def starts(cluster: Cluster) -> list[tuple[str, datetime]]:
@@ -80,7 +80,7 @@ async def test_without_look_ahead_no_run_is_dispatched_before_its_instant() -> N
         await cluster.service.jobs.apply([a_job()])
         await until(cluster, STEP_S)
         assert cluster.backends.faults.calls["queue.dispatch"] == 0
-        await cluster.elapse(1, STEP_S)
+        await cluster.elapse(1)
         assert cluster.executor.runs_started == [run_id("tick", INSTANT)]
 
 
@@ -91,7 +91,7 @@ async def test_a_start_that_must_be_recorded_first_is_recorded_at_the_instant_an
         await until(cluster, STEP_S)
         assert len(waiting(cluster)) == 2
         assert {(run.state, run.start_id) for run in cluster.runs} == {(RunState.DISPATCHED, None)}
-        await cluster.elapse(0.5, STEP_S)
+        await cluster.elapse(0.5)
         assert {run.state for run in cluster.runs} == {RunState.SUCCEEDED}
         assert all(at >= INSTANT for _, at in starts(cluster))
 
@@ -104,7 +104,7 @@ async def test_a_waiting_run_uses_no_slot_and_leaves_it_to_a_due_one() -> None:
         manual = await cluster.service.jobs.trigger("other")
         await until(cluster, 0.5)
         assert cluster.executor.runs_started == [manual]
-        await cluster.elapse(1, STEP_S)
+        await cluster.elapse(1)
         assert starts(cluster)[1:] == [(run_id("tick", INSTANT), INSTANT)]
 
 
@@ -119,10 +119,10 @@ async def test_runs_that_wait_for_a_slot_start_by_instant_and_priority_as_slots_
         held = cluster.executor.release = asyncio.Event()
         await until(cluster, 0.5)
         assert len(waiting(cluster)) == 3
-        await cluster.elapse(1.25, STEP_S)
+        await cluster.elapse(1.25)
         assert [run.partition("@")[0] for run in cluster.executor.runs_started] == ["high"]
         held.set()
-        await cluster.elapse(1, STEP_S)
+        await cluster.elapse(1)
         assert [run.partition("@")[0] for run in cluster.executor.runs_started] == ["high", "low", "later"]
 
 
@@ -162,7 +162,7 @@ async def test_more_than_the_nodes_accept_early_is_planned_at_its_instant(monkey
         await until(cluster, 0.25)
         # As many as it has slots.
         assert len(waiting(cluster)) == 2
-        await cluster.elapse(1, STEP_S)
+        await cluster.elapse(1)
         assert len(cluster.executor.starts) == 5
         assert {run.state for run in cluster.runs} == {RunState.SUCCEEDED}
 
@@ -200,7 +200,7 @@ async def test_a_herd_is_held_in_full_and_started_without_another_round() -> Non
         await until(cluster, 0.25)
         assert len(waiting(cluster)) == 700
         dispatches = cluster.backends.faults.calls["queue.dispatch"]
-        await cluster.elapse(0.5, STEP_S)
+        await cluster.elapse(0.5)
         assert len(cluster.executor.starts) == 700
         assert {at for _, at in starts(cluster)} == {INSTANT}
         assert cluster.backends.faults.calls["queue.dispatch"] == dispatches
@@ -216,7 +216,7 @@ async def test_an_open_run_is_decided_at_the_instant() -> None:
         assert others == []
         assert waiting(cluster) == []
         held.set()
-        await cluster.elapse(1.5, STEP_S)
+        await cluster.elapse(1.5)
         assert starts(cluster)[-1] == (run_id("tick", INSTANT), INSTANT)
 
 
@@ -227,7 +227,7 @@ async def test_a_due_job_that_has_to_wait_is_not_read_again_and_again() -> None:
         await until(cluster, -2)
         assert len(cluster.executor.starts) == 1
         before = cluster.backends.faults.calls["jobs.due_in_turn"]
-        await cluster.elapse(2, STEP_S)
+        await cluster.elapse(2)
         # The safety poll, and the end of its back-off.
         assert cluster.backends.faults.calls["jobs.due_in_turn"] - before <= 12
 
@@ -237,7 +237,7 @@ async def test_a_manual_run_waits_for_a_planned_one_of_its_job() -> None:
         await cluster.service.jobs.apply([a_job()])
         await until(cluster, 1)
         manual = await cluster.service.jobs.trigger("tick")
-        await cluster.elapse(4, STEP_S)
+        await cluster.elapse(4)
         assert cluster.executor.runs_started == [run_id("tick", INSTANT), manual]
 
 
@@ -246,7 +246,7 @@ async def test_a_cancelled_run_is_dropped_before_its_instant() -> None:
         await cluster.service.jobs.apply([a_job()])
         await until(cluster, 1)
         await cluster.service.runs.cancel(run_id("tick", INSTANT), "not today")
-        await cluster.elapse(0.1, STEP_S)
+        await cluster.elapse(0.1)
         assert waiting(cluster) == []
         assert cluster.backends.memory.locks == {}
         await cluster.elapse(15)
@@ -262,7 +262,7 @@ async def test_a_cancellation_whose_signal_is_lost_is_found_before_the_instant()
         await until(cluster, 1)
         cluster.backends.memory.signals.clear()
         await cluster.service.runs.cancel(run_id("tick", INSTANT))
-        await cluster.elapse(2, STEP_S)
+        await cluster.elapse(2)
         assert cluster.executor.starts == []
 
 
@@ -274,12 +274,12 @@ async def test_a_node_that_takes_no_more_work_gives_back_what_waits(how: str) ->
         await until(cluster, 1.5)
         assert waiting(cluster) == [run_id("tick", INSTANT)]
         cluster.start("b")
-        await cluster.elapse(0.25, STEP_S)
+        await cluster.elapse(0.25)
         if how == "drain":
             await cluster.service.cluster.drain("a")
         else:
             first.stop()
-        await cluster.elapse(3, STEP_S)
+        await cluster.elapse(3)
         ((run, _, node, _),) = cluster.executor.starts
         assert (run, node.partition("#")[0]) == (run_id("tick", INSTANT), "b")
         ((_, at),) = starts(cluster)
@@ -294,13 +294,13 @@ async def test_a_run_that_is_dispatched_again_before_its_instant_waits_for_it() 
         await until(cluster, 1.75)
         (holder,) = [node for node in cluster.nodes if worker_of(node)._waiting]
         worker_of(holder).pause(True)
-        await cluster.elapse(1.5, STEP_S)
+        await cluster.elapse(1.5)
         assert waiting(cluster) == [run_id("tick", INSTANT)]
         assert not worker_of(holder)._waiting
         (run,) = cluster.runs
         assert run.check_at is not None
         assert run.check_at >= INSTANT + 9 * SECOND
-        await cluster.elapse(0.5, STEP_S)
+        await cluster.elapse(0.5)
         assert starts(cluster) == [(run.id, INSTANT)]
 
 
@@ -316,7 +316,7 @@ async def test_a_node_that_cannot_hold_runs_gets_them_at_their_instant(monkeypat
         await cluster.service.jobs.apply([a_job()])
         await until(cluster, STEP_S)
         assert cluster.backends.faults.calls["queue.dispatch"] == 0
-        await cluster.elapse(1, STEP_S)
+        await cluster.elapse(1)
         assert cluster.executor.runs_started == [run_id("tick", INSTANT)]
 
 
@@ -329,7 +329,7 @@ async def test_a_run_that_came_back_early_is_not_given_to_a_node_that_cannot_hol
         await until(cluster, 1.9)
         does_not_announce(monkeypatch)
         cluster.start("old")
-        await cluster.elapse(0.1, STEP_S)
+        await cluster.elapse(0.1)
         worker_of(first).pause(True)
         await cluster.service.cluster.drain("a")
         await until(cluster, STEP_S)
@@ -337,7 +337,7 @@ async def test_a_run_that_came_back_early_is_not_given_to_a_node_that_cannot_hol
         (run,) = cluster.runs
         assert run.check_at is not None
         assert abs(run.check_at - INSTANT) < MILLISECOND
-        await cluster.elapse(3, STEP_S)
+        await cluster.elapse(3)
         ((_, _, node, _),) = cluster.executor.starts
         assert node.startswith("old#")
         assert starts(cluster)[0][1] >= INSTANT
@@ -350,7 +350,7 @@ async def test_runs_that_a_node_holds_start_in_time_while_there_is_no_leader() -
         held = {run for node in cluster.nodes if not node.leads for run in worker_of(node)._waiting.fences()}
         assert held
         await cluster.kill(cluster.leaders[0])
-        await cluster.elapse(1.5, STEP_S)
+        await cluster.elapse(1.5)
         assert {run for run, at in starts(cluster) if at == INSTANT} == held
         await cluster.elapse(90)
         assert sorted(cluster.executor.runs_started) == sorted(run.id for run in cluster.runs)
@@ -373,7 +373,7 @@ async def test_the_leader_does_not_push_what_it_read_five_seconds_ago() -> None:
         await until(cluster, -6)
         cluster.backends.faults.heal()
         stall.release()
-        await cluster.elapse(1, STEP_S)
+        await cluster.elapse(1)
         assert cluster.backends.faults.calls["queue.dispatch"] == 0
         await cluster.elapse(15)
         assert cluster.executor.runs_started == [run_id("tick", INSTANT)]
@@ -390,7 +390,7 @@ async def test_a_run_that_cannot_start_within_five_seconds_of_the_read_is_given_
         untaken.release()
         await until(cluster, -5.5)
         cluster.backends.faults.heal()
-        await cluster.elapse(3, STEP_S)
+        await cluster.elapse(3)
         (run,) = cluster.runs
         # It was dispatched again, under what its job is by then.
         assert run.dispatched_at is not None
@@ -405,7 +405,7 @@ async def test_a_run_that_cannot_start_within_five_seconds_of_the_read_is_given_
 async def at_once(cluster: Cluster, edit: Coroutine[Any, Any, object]) -> None:
     """Make an edit that does not wait to see whether the run has started: it cannot have."""
     task = asyncio.create_task(edit)
-    await cluster.elapse(0.1, STEP_S)
+    await cluster.elapse(0.1)
     assert task.done()
     await task
 
@@ -415,7 +415,7 @@ async def edited(cluster: Cluster, edit: Coroutine[Any, Any, object], before_ins
     await until(cluster, before_instant_s)
     assert waiting(cluster) == [run_id("tick", INSTANT)]
     await at_once(cluster, edit)
-    await cluster.elapse(4, STEP_S)
+    await cluster.elapse(4)
     return cluster.executor.runs_started
 
 
@@ -427,10 +427,10 @@ async def test_a_pause_cancels_a_run_that_waits_and_a_resume_does_not_bring_it_b
         await cluster.service.jobs.apply([a_job(schedule=HOURLY)])
         await until(cluster, 1.5)
         await at_once(cluster, cluster.service.jobs.pause("tick"))
-        await cluster.elapse(0.25, STEP_S)
+        await cluster.elapse(0.25)
         assert waiting(cluster) == []
         await at_once(cluster, cluster.service.jobs.resume("tick"))
-        await cluster.elapse(4, STEP_S)
+        await cluster.elapse(4)
         assert cluster.executor.starts == []
         (run,) = cluster.runs
         assert (run.id, run.state, run.reason) == (AT_TEN, RunState.CANCELLED, "paused")
@@ -543,7 +543,7 @@ async def test_of_two_runs_that_wait_each_stands_for_instants_of_its_own() -> No
         assert waiting(cluster) == [AT_TEN, following]
         # The new schedule has the first of both instants.
         await at_once(cluster, cluster.service.jobs.apply([replace(every, schedule=Every("1h", anchor=INSTANT))]))
-        await cluster.elapse(3, STEP_S)
+        await cluster.elapse(3)
         assert cluster.executor.runs_started == [AT_TEN]
         ended = {run.id: (run.state, run.reason) for run in cluster.runs}
         assert ended == {AT_TEN: (RunState.SUCCEEDED, None), following: (RunState.CANCELLED, "edited")}
@@ -560,7 +560,7 @@ async def test_a_second_edit_finds_the_run_that_the_first_one_gave_back() -> Non
         await at_once(cluster, cluster.service.jobs.apply([a_job(schedule=None)]))
         stall.release()
         cluster.backends.faults.heal()
-        await cluster.elapse(3, STEP_S)
+        await cluster.elapse(3)
         (run,) = cluster.runs
         assert (run.state, run.reason) == (RunState.CANCELLED, "edited")
         assert cluster.executor.starts == []
@@ -572,7 +572,7 @@ async def test_a_withdrawal_whose_signal_is_lost_is_found_before_the_instant() -
         await until(cluster, 1)
         cluster.backends.memory.signals.clear()
         await at_once(cluster, cluster.service.jobs.pause("tick"))
-        await cluster.elapse(3, STEP_S)
+        await cluster.elapse(3)
         assert cluster.executor.starts == []
 
 
@@ -583,7 +583,7 @@ async def test_without_redis_an_edit_is_acknowledged_and_the_start_is_refused_wh
         cluster.backends.faults.fail_before("queue.withdraw")
         await at_once(cluster, cluster.service.jobs.pause("tick"))
         assert cluster.backends.memory.withdrawals == {}
-        await cluster.elapse(3, STEP_S)
+        await cluster.elapse(3)
         assert cluster.executor.starts == []
         (run,) = cluster.runs
         assert (run.state, run.reason) == (RunState.CANCELLED, "paused")
@@ -597,10 +597,10 @@ async def test_a_run_whose_instant_is_about_to_come_is_left_to_start() -> None:
         # Its node would not learn in time that it was withdrawn.
         cluster.backends.memory.signals.clear()
         edit = asyncio.create_task(cluster.service.jobs.apply([a_job(schedule=HOURLY, priority=9)]))
-        await cluster.elapse(1, STEP_S)
+        await cluster.elapse(1)
         await edit
         held.set()
-        await cluster.elapse(3, STEP_S)
+        await cluster.elapse(3)
         assert cluster.executor.runs_started == [AT_TEN]
         (run,) = cluster.runs
         assert (run.state, run.job_ver) == (RunState.SUCCEEDED, 2)

@@ -164,7 +164,7 @@ async def test_temporal_11281_deadline_on_retry() -> None:
         misfire = Misfire(grace=timedelta(minutes=5))
         await cluster.service.jobs.apply([a_job(every="20m", misfire=misfire)])
         cluster.executor.release = asyncio.Event()
-        await cluster.elapse(1200, step=5)
+        await cluster.elapse(1200)
         while not cluster.executor.starts:
             await cluster.elapse(1)
         # Stopped while it runs: it waits for a node, longer than its grace.
@@ -173,7 +173,7 @@ async def test_temporal_11281_deadline_on_retry() -> None:
         await cluster.elapse(62)
         await cluster.kill(node)
         assert [run.state for run in cluster.runs] == [RunState.RETRYING]
-        await cluster.elapse(300, step=5)
+        await cluster.elapse(300)
         cluster.start("b")
         await cluster.elapse(40)
         (run,) = cluster.runs

@@ -90,7 +90,7 @@ async def all_succeed(cluster: Cluster) -> None:
     for _ in range(30):
         if all(run.state is RunState.SUCCEEDED for run in cluster.runs) and len(cluster.runs) >= 20:
             return
-        await cluster.elapse(10, step=0.5)
+        await cluster.elapse(10)
     raise AssertionError([(run.id, run.state, str(run.waiting)) for run in cluster.runs if run.is_open])
 
 

@@ -45,7 +45,7 @@ async def test_a_retried_run_is_late_once_and_ends_once() -> None:
         endings = iter([Outcome.ERROR, Outcome.ERROR, Outcome.OK])
         cluster.executor.attempt_result = lambda _: AttemptResult(next(endings, Outcome.OK))
         await cluster.service.jobs.apply([a_job("flaky", schedule=Every("5m"), retry=Retry(initial="1s"))])
-        await cluster.elapse(320, step=1.0)
+        await cluster.elapse(320)
         found = await counted(cluster)
         assert (found.ended, found.lateness.total(), found.duration.total()) == (1, 1, 1)
 

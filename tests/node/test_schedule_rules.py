@@ -281,7 +281,7 @@ async def test_missed_runs_of_such_a_job_are_skipped_one_at_a_time_and_not_for_e
         await applied(cluster, schedule, misfire=Misfire(policy=MisfirePolicy.SKIP, late_after=5 * SECOND))
         await cluster.elapse(5)
         await cluster.kill(cluster.nodes[0])
-        await cluster.elapse(300, step=5)
+        await cluster.elapse(300)
         cluster.start("b")
         await cluster.elapse(10)
         assert len([run for run in by_state(cluster, RunState.SKIPPED) if run.reason == "misfire"]) == 1

@@ -65,12 +65,12 @@ async def test_the_leader_moves_the_cursors_of_a_zone_when_its_data_change_and_l
         others = {name: await cluster.service.jobs.get(name) for name in ("utc", "elapsed")}
         # The clocks go back by a minute.
         write_zone(zones, ZONE, HOUR, [(START + 2 * MINUTE, HOUR - MINUTE)])
-        await cluster.elapse(61, step=1)
+        await cluster.elapse(61)
         assert await cursor(cluster, "cron") == START + 4 * MINUTE
         assert await cursor(cluster, "daily") == START + 5 * MINUTE
         assert {name: await cluster.service.jobs.get(name) for name in others} == others
         assert await corrections(cluster) == [CursorsCorrected(2, "")]
-        await cluster.elapse(240, step=1)
+        await cluster.elapse(240)
         fires = {run.job: run.fire_at for run in cluster.runs}
         assert fires == {"cron": START + 4 * MINUTE, "daily": START + 5 * MINUTE, "utc": START + 3 * MINUTE}
         assert len(cluster.runs) == 3
@@ -81,7 +81,7 @@ async def test_the_leader_moves_the_cursors_of_a_zone_when_its_data_change_and_l
 async def test_an_earlier_fire_that_the_new_data_have_runs_late_and_the_old_one_does_not(zones: Path) -> None:
     async with a_cluster("a") as cluster:
         assert await applied(cluster, "report", Cron("4 13 * * *", tz=ZONE)) == START + 4 * MINUTE
-        await cluster.elapse(60, step=1)
+        await cluster.elapse(60)
         # It is 12:01:01 UTC. The clocks have been two minutes ahead of what we thought since 12:00:30, and the job is
         # due at 12:02; and another one should have been at 12:00:50.
         assert await applied(cluster, "late", Cron("50 2 13 * * *", tz=ZONE)) == START + 170 * SECOND
@@ -90,12 +90,12 @@ async def test_an_earlier_fire_that_the_new_data_have_runs_late_and_the_old_one_
             (await cluster.service.jobs.get("late")).rev,
         )
         write_zone(zones, ZONE, HOUR, [(START + 30 * SECOND, HOUR + 2 * MINUTE)])
-        await cluster.elapse(62, step=1)
+        await cluster.elapse(62)
         assert [(run.job, run.fire_at) for run in cluster.runs] == [
             ("late", START + 50 * SECOND),
             ("report", START + 2 * MINUTE),
         ]
-        await cluster.elapse(180, step=1)
+        await cluster.elapse(180)
         assert len(cluster.runs) == 2
         assert await cursor(cluster, "report") == START + 24 * HOUR + 2 * MINUTE
         assert (await cluster.service.jobs.get("report")).since == START + 2 * MINUTE
@@ -143,7 +143,7 @@ async def test_a_job_that_changes_while_it_is_corrected_is_read_again(zones: Pat
 
         cluster.backends.jobs.reposition = raced  # type: ignore[method-assign]
         write_zone(zones, ZONE, 2 * HOUR)
-        await cluster.elapse(61, step=1)
+        await cluster.elapse(61)
         assert len(tries) == 2
         assert await cursor(cluster, "report") == START + HOUR
 
@@ -153,7 +153,7 @@ async def test_a_paused_job_is_corrected_and_stays_paused(zones: Path) -> None:
         await applied(cluster, "report", Cron("0 15 * * *", tz=ZONE))
         await cluster.service.jobs.pause("report")
         write_zone(zones, ZONE, 2 * HOUR)
-        await cluster.elapse(61, step=1)
+        await cluster.elapse(61)
         assert await cursor(cluster, "report") == START + HOUR
         record = await cluster.service.jobs.get("report")
         assert (record.paused, record.active) == (True, False)

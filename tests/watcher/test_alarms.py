@@ -191,7 +191,7 @@ async def test_a_wrong_clock_of_the_watcher_is_reported_and_is_not_used() -> Non
 async def test_a_single_round_judges_at_once() -> None:
     async with a_cluster("a") as cluster:
         await cluster.service.jobs.apply([a_job()])
-        await cluster.elapse(40, step=0.5)
+        await cluster.elapse(40)
         fine = await a_watcher(cluster.backends, cluster.clock, once=True).round()
         assert (fine.observed, fine.judged > 0) == ([], True)
         await kill_all(cluster)

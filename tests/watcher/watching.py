@@ -57,7 +57,7 @@ class Watch:
 
     async def elapse(self, seconds: float) -> None:
         for _ in range(round(seconds / 10)):
-            await self.cluster.elapse(10, step=0.5)
+            await self.cluster.elapse(10)
             await self.look()
 
     async def look(self) -> WatchRound:
