@@ -133,7 +133,9 @@ async def test_the_examples_run_on_real_servers_and_again_on_the_same_data(tmp_p
     run: list[str | Path] = [jobs, EXAMPLES / "reminder.py", "--data", data, "--port", str(port)]
     own = {"TMPDIR": str(scratch), **ADMIN}
     succeeded = Succeeded(port)
-    found, _ = await dev_until(lambda: succeeded().keys() >= SCHEDULED, tmp_path, *run, **own)
+    found, err = await dev_until(lambda: succeeded().keys() >= SCHEDULED, tmp_path, *run, **own)
+    assert "with the password of the settings" in err
+    assert PASSWORD not in err
     assert (found["lost"], found["doubled"], found["failovers"]) == (0, 0, 0)
     assert found["fires_due"] >= len(SCHEDULED)
     assert found["dead"] == []
@@ -218,44 +220,30 @@ async def test_no_job_fires_before_the_api_listens_and_a_killed_node_is_restarte
     assert "every fire has exactly one run" in text
 
 
-async def test_without_servers_it_runs_in_memory_with_a_warning(tmp_path: Path) -> None:
+async def test_without_servers_it_runs_in_memory_with_a_warning_and_a_password_of_its_own(tmp_path: Path) -> None:
     jobs, ticks = tmp_path / "jobs.yaml", tmp_path / "ticks"
     job = {"name": "tick", "schedule": {"every": "1s"}, "run": {"shell": f"echo >>{ticks}"}, "retry": {"max": 0}}
     jobs.write_text(json.dumps({"jobs": [job]}))
     ticks.touch()
-    # The summary does not count fires from before the nodes were up.
-    found, output = await dev_until(
-        lambda: len(ticks.read_text()) > 3, tmp_path, jobs, "--memory", "--port", str(free_port())
-    )
-    assert "RUNNING IN MEMORY" in output
-    assert re.search(r"log in as admin with the password \S{16}\n", output)
-    assert found["lost"] == 0
-    assert found["runs"]["succeeded"] >= 1
-
-
-async def test_the_admin_logs_in_with_the_password_of_the_environment(tmp_path: Path) -> None:
     port = free_port()
-
-    def up() -> bool:
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-        except OSError:
-            return False
-        return True
-
-    words = ["--memory", "--for", "10m", "--port", str(port)]
-    with started(tmp_path, *words, CRONFLOW_ADMIN_PASSWORD="correct horse") as child:
-        await eventually(up, what="the API listens")
-        given = ask(port, "/auth/token", username="admin", password="correct horse")
+    # The summary does not count fires from before the nodes were up.
+    words: list[str | Path] = [jobs, "--memory", "--port", str(port), "--for", "10m", "-o", "json"]
+    with started(tmp_path, *words) as child:
+        await eventually(lambda: len(ticks.read_text()) > 3, what="the first runs")
+        found = re.search(r"log in as admin with the password (\S{16})\n", (tmp_path / "err").read_text())
+        assert found
+        given = ask(port, "/auth/token", username="admin", password=found[1])
         assert ask(port, "/users", given["access_token"]) == {"items": [], "next_cursor": None}
         ask(port, "/secrets", given["access_token"], name="TOKEN", value="a value")
         for password in ("wrong horse", ""):
             with pytest.raises(urllib.error.HTTPError, match=r"401|422"):
                 ask(port, "/auth/token", username="admin", password=password)
         child.send_signal(signal.SIGTERM)
-        text = "".join(await stopped(child, tmp_path))
-    assert "with the password of the settings" in text
-    assert "horse" not in text
+        out, err = await stopped(child, tmp_path)
+    assert "RUNNING IN MEMORY" in err
+    summary = json.loads(out)
+    assert summary["lost"] == 0
+    assert summary["runs"]["succeeded"] >= 1
 
 
 def test_a_file_with_an_error_is_rejected_before_anything_starts(tmp_path: Path) -> None:
