@@ -241,7 +241,7 @@ test('the cluster log joins older and live lines, filtered by job and by search'
   await expect(page.locator('.head-line')).toContainText('Cancelled');
 });
 
-test('the timeline zooms by dragging, and a bar opens its run', async () => {
+test('the timeline zooms by dragging, and a bar opens its run', { tag: '@prove' }, async () => {
   await open('/timeline');
   const canvas = page.locator('.pane canvas').first();
   const { x, y, width, height } = (await canvas.boundingBox())!;
@@ -764,7 +764,7 @@ test('countdowns are lengths, and the events of elections have the last renewal 
   for (const text of await page.getByRole('region', { name: 'Upcoming runs' }).locator('.left').allTextContents()) expect(text.trim()).toMatch(/^(now|in \d[\d hdms]*)$/);
 });
 
-test('axe finds no violations with real data', async () => {
+test('axe finds no violations with real data', { tag: '@prove' }, async () => {
   test.setTimeout(120_000);
   const [failed] = (await cluster.runs('job=invoice&state=failed&limit=1')).items;
   const found: string[] = [];
