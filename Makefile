@@ -67,6 +67,8 @@ help:
 .venv/ready: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "CronFlow needs Python 3.11 or later; none was found on PATH." >&2; exit 1; }
 	$(PYTHON) -m venv .venv
+	@# An older pip needs twice as long to choose among the wheels, but works too.
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --upgrade pip || true
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[embedded,dev]'
 	@touch $@
 
