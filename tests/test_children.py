@@ -77,6 +77,7 @@ def test_the_login_of_a_person_would_be_found(poisoned: dict[str, str]) -> None:
     assert CLOSED in done.stderr
 
 
+@pytest.mark.prove
 def test_tests_pass_for_a_person_with_settings_and_a_login(
     poisoned: dict[str, str], redis_url: str, mongo_url: str, tmp_path: Path
 ) -> None:
