@@ -11,6 +11,7 @@ from cronflow.domain.planning import run_on_request
 from cronflow.domain.run import AttemptResult, Kind, Outcome, RunState, job_of
 from cronflow.domain.schedule.kinds import Every, Once
 from cronflow.ports import Assignment
+from cronflow.schemas.runs import run_schema
 from tests.node.cluster import Cluster, a_cluster
 
 SECOND = timedelta(seconds=1)
@@ -130,6 +131,22 @@ async def test_runs_that_wait_for_a_limit_hide_no_others_and_follow_in_their_ord
         await cluster.elapse(120)
         order = [int(run.rpartition("-")[2]) for run in cluster.executor.runs_started if job_of(run) == "limited"]
         assert order == list(range(150))
+
+
+async def test_a_run_is_not_before_a_fire_that_was_due_half_a_second_before_it_was_requested() -> None:
+    async with a_cluster("a", slots=1) as cluster:
+        held = await busy(cluster)
+        fire = a_job("fire", 5, schedule=Once(cluster.clock.now() + SECOND))
+        await cluster.service.jobs.apply([a_job("requested", 5), fire])
+        await cluster.elapse(1.5)
+        run = await cluster.service.jobs.trigger("requested")
+        inserted = cluster.backends.documents.runs[run]
+        assert inserted.next_check == inserted.created_at
+        assert run_schema(inserted)["check_at"] == run_schema(inserted)["created_at"]
+        await cluster.elapse(2)
+        held.set()
+        await cluster.elapse(3)
+        assert started(cluster) == ["fire", "requested"]
 
 
 async def test_an_edit_of_the_priority_counts_for_runs_that_wait() -> None:
