@@ -229,7 +229,7 @@ async def test_without_servers_it_runs_in_memory_with_a_warning_and_a_password_o
     # The summary does not count fires from before the nodes were up.
     words: list[str | Path] = [jobs, "--memory", "--port", str(port), "--for", "10m", "-o", "json"]
     with started(tmp_path, *words) as child:
-        await eventually(lambda: len(ticks.read_text()) > 3, what="the first runs")
+        await eventually(lambda: len(ticks.read_text()) > 3, 2 * PATIENCE_S, "the first runs")
         found = re.search(r"log in as admin with the password (\S{16})\n", (tmp_path / "err").read_text())
         assert found
         given = ask(port, "/auth/token", username="admin", password=found[1])
