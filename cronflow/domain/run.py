@@ -21,8 +21,8 @@ from cronflow.domain.split import Shard, Split, parent_of
 MAX_ATTEMPTS_KEPT = 25
 POISON_LIMIT = 3
 CLOCK_MARGIN = timedelta(seconds=1)
-"""By how much MongoDB's clock, which decides whether `check_at` has passed, may be behind that of the author of a run
-without delaying the run.
+"""How far back the `check_at` of a run lies that is to be dispatched at once. MongoDB decides by its own clock whether
+it has passed, and that clock may be behind the one of the process that inserts the run.
 """
 
 
@@ -199,7 +199,7 @@ class Run:
 
     @property
     def next_check(self) -> datetime | None:
-        """When the leader looks at it next. Unlike `check_at`, not before it was inserted: since then it waits."""
+        """When the leader looks at it next, for people and for the turn of runs: `check_at`, or later its insertion."""
         return None if self.check_at is None else max(self.check_at, self.created_at)
 
     @property

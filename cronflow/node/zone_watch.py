@@ -50,7 +50,7 @@ class ZoneWatch:
         try:
             return self._digest_of_files()
         except OSError as error:
-            log.info("time zone data not readable now", reason=str(error))
+            log.warning("time zone data not readable", reason=str(error), used=self.identity)
             return self.identity
 
     def use(self, identity: str) -> None:
